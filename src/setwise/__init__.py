@@ -1,0 +1,40 @@
+"""setwise: losses, metrics and tools for neural networks whose output is a set."""
+
+from setwise import metrics
+from setwise.data.sets import mask_sets, pad_sets, shuffle_sets, unpad_sets
+from setwise.features import Bernoulli, Categorical, Features, Gaussian
+from setwise.losses import (
+    AssignmentCrossEntropyLoss,
+    HausdorffLoss,
+    OrderedCrossEntropyLoss,
+    SetAverageLoss,
+    SetCrossEntropyLoss,
+    assignment_cross_entropy,
+    hausdorff,
+    ordered_cross_entropy,
+    set_average,
+    set_cross_entropy,
+)
+
+__all__ = [
+    "AssignmentCrossEntropyLoss",
+    "Bernoulli",
+    "Categorical",
+    "Features",
+    "Gaussian",
+    "HausdorffLoss",
+    "OrderedCrossEntropyLoss",
+    "SetAverageLoss",
+    "SetCrossEntropyLoss",
+    "assignment_cross_entropy",
+    "hausdorff",
+    "mask_sets",
+    "metrics",
+    "ordered_cross_entropy",
+    "pad_sets",
+    "set_average",
+    "set_cross_entropy",
+    "shuffle_sets",
+    "unpad_sets",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,182 @@
+"""The engines as PyTorch operators, with everything PyTorch wants to know of them.
+
+An engine supplies plain functions on batches [B, ...]; here they become operators that
+``torch.compile`` keeps whole, that differentiate twice, and that ``vmap`` by folding the mapped
+dimension into B. The derivative formulas are written once, whatever engine runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from setwise.kernels import chunked
+
+
+@torch.library.custom_op("setwise::logsumexp", mutates_args=())
+def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+    """``logsumexp_j(queries_i . keys_j + bias_j)``: [B, M, F], [B, N, F], [B, N] -> [B, M]."""
+    return chunked.logsumexp(queries, keys, bias)
+
+
+@torch.library.custom_op("setwise::logsumexp_backward", mutates_args=())
+def logsumexp_backward(
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    lse: Tensor,
+    need_queries: bool,
+    need_keys: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return chunked.logsumexp_backward(grad, queries, keys, bias, lse, need_queries, need_keys)
+
+
+@torch.library.custom_op("setwise::logsumexp_double_backward", mutates_args=())
+def logsumexp_double_backward(
+    u: Tensor | None,
+    v: Tensor | None,
+    w: Tensor,
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    lse: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return chunked.logsumexp_double_backward(u, v, w, grad, queries, keys, bias, lse)
+
+
+@torch.library.custom_op("setwise::argmax", mutates_args=())
+def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+    """``argmax_j(queries_i . keys_j + bias_j)``, shape [B, M]."""
+    return chunked.argmax(queries, keys, bias)
+
+
+@logsumexp.register_fake
+def _(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+    return queries.new_empty(queries.shape[:2])
+
+
+@argmax.register_fake
+def _(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+    return queries.new_empty(queries.shape[:2], dtype=torch.long)
+
+
+@logsumexp_backward.register_fake
+def _(
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    lse: Tensor,
+    need_queries: bool,
+    need_keys: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    d_queries = torch.empty_like(queries if need_queries else queries[:, :0])
+    d_keys = torch.empty_like(keys if need_keys else keys[:, :0])
+    return d_queries, d_keys, torch.empty_like(bias)
+
+
+@logsumexp_double_backward.register_fake
+def _(
+    u: Tensor | None,
+    v: Tensor | None,
+    w: Tensor,
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    lse: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    a, b, c, d = (torch.empty_like(t) for t in (grad, queries, keys, bias))
+    return a, b, c, d
+
+
+class LogSumExp(torch.autograd.Function):
+    """The differentiable face of `logsumexp`.
+
+    A Function rather than ``register_autograd``: only a Function with ``setup_context`` can be
+    transformed by ``torch.func``.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+        return logsumexp(queries, keys, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        need_queries, need_keys, need_bias = ctx.needs_input_grad
+        d_queries, d_keys, d_bias = LogSumExpBackward.apply(
+            grad, *ctx.saved_tensors, need_queries, need_keys
+        )
+        return (
+            d_queries if need_queries else None,
+            d_keys if need_keys else None,
+            d_bias if need_bias else None,
+        )
+
+
+class LogSumExpBackward(torch.autograd.Function):
+    """The backward pass as a function of its own, so that it can be differentiated in turn."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        grad: Tensor,
+        queries: Tensor,
+        keys: Tensor,
+        bias: Tensor,
+        lse: Tensor,
+        need_queries: bool,
+        need_keys: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return logsumexp_backward(grad, queries, keys, bias, lse, need_queries, need_keys)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *tensors, ctx.need_queries, ctx.need_keys = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, u: Tensor, v: Tensor, w: Tensor) -> tuple[Tensor | None, ...]:
+        d_grad, d_queries, d_keys, d_bias = logsumexp_double_backward(
+            u if ctx.need_queries else None, v if ctx.need_keys else None, w, *ctx.saved_tensors
+        )
+        return d_grad, d_queries, d_keys, d_bias, None, None, None
+
+
+def fold_mapped_dimension(op: Callable[..., Any]) -> Callable[..., Any]:
+    """A vmap rule for operators whose tensors all start with the batch dimension B."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        size = info.batch_size
+
+        def fold(arg: Any, dim: int | None) -> Any:
+            if not isinstance(arg, Tensor):
+                return arg
+            mapped = (
+                arg.unsqueeze(0).expand(size, *arg.shape) if dim is None else arg.movedim(dim, 0)
+            )
+            return mapped.flatten(0, 1)
+
+        result = op(*(fold(arg, dim) for arg, dim in zip(args, in_dims, strict=True)))
+        unfold = lambda t: t.unflatten(0, (size, -1))  # noqa: E731
+        if isinstance(result, Tensor):
+            return unfold(result), 0
+        return tuple(unfold(t) for t in result), (0,) * len(result)
+
+    return rule
+
+
+for _op in (logsumexp, logsumexp_backward, logsumexp_double_backward, argmax):
+    _op.register_vmap(fold_mapped_dimension(_op))

@@ -1,0 +1,125 @@
+"""From a checked call to the costs of its elements, and from those to a loss.
+
+Legend: B sets, N outputs, M targets, F features.
+
+The engine works on scores in dot-product form. Where a reduction picks single pairs (a nearest
+output, a matching), the engine only finds them; their cost is then evaluated on the pairs alone,
+which is exact where the dot product cancels and differentiable to any order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from setwise.arguments import Sets, reduce_sets
+from setwise.features import DotProduct
+from setwise.kernels import dispatch
+from setwise.kernels.dispatch import Impl, full_precision
+
+
+def soft_costs(sets: Sets, temperature: float, impl: Impl) -> Tensor:
+    """``-t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
+    factors = _factors(sets)
+    natural, bias = factors.natural, _barred(-factors.log_partition, sets.output_valid)
+    if temperature != 1.0:
+        natural, bias = natural / temperature, bias / temperature
+    scores = dispatch.logsumexp(factors.statistic, natural, bias, impl)
+    if temperature != 1.0:
+        scores = scores * temperature
+    if factors.base is not None:
+        scores = scores + factors.base
+    return _zero_unless(sets.target_valid, -scores)
+
+
+def nearest_output_costs(sets: Sets, impl: Impl) -> Tensor:
+    """``min_j H_ij`` of each target [B, M]; 0 for targets that are not valid."""
+    with torch.no_grad():
+        factors = _factors(sets)
+        bias = _barred(-factors.log_partition, sets.output_valid)
+        nearest = dispatch.argmax(factors.statistic, factors.natural, bias, impl)
+    return matched_costs(sets, nearest)
+
+
+def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
+    """``min_i H_ij`` of each output [B, N]; 0 for outputs that are not valid."""
+    with torch.no_grad():
+        factors = _factors(sets)
+        base = factors.statistic.new_zeros(()) if factors.base is None else factors.base
+        bias = _barred(base.expand(factors.statistic.shape[:2]), sets.target_valid)
+        nearest = dispatch.argmax(factors.natural, factors.statistic, bias, impl)
+    with full_precision(sets.logits):
+        costs = sets.features.cost(sets.logits, _rows(sets.target, nearest))
+    return _zero_unless(sets.output_valid, costs)
+
+
+def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
+    """The cost of each target [B, M] with the output that ``matching`` [B, M] names for it."""
+    with full_precision(sets.logits):
+        costs = sets.features.cost(_rows(sets.logits, matching), sets.target)
+    return _zero_unless(sets.target_valid, costs)
+
+
+def pairwise_costs(sets: Sets) -> Tensor:
+    """``H_ij`` of all pairs, [B, M, N], in full."""
+    factors = _factors(sets)
+    with full_precision(sets.logits):
+        costs = -dispatch.scores(factors.statistic, factors.natural, -factors.log_partition)
+    return costs if factors.base is None else costs - factors.base.unsqueeze(-1)
+
+
+def weighted(sets: Sets, costs: Tensor) -> Tensor:
+    """Costs [B, M] times the weight of their target."""
+    return costs if sets.weight is None else costs * sets.weight
+
+
+def mean_over_targets(sets: Sets, costs: Tensor) -> Tensor:
+    """The weighted mean [B] of costs [B, M] over the valid targets; 0 if they weigh nothing."""
+    total = weighted(sets, sets.masks()[0].to(costs.dtype)).sum(dim=-1)
+    return weighted(sets, costs).sum(dim=-1) / total.masked_fill(total == 0, 1.0)
+
+
+def mean_over_outputs(sets: Sets, costs: Tensor) -> Tensor:
+    """The mean [B] of costs [B, N] over the valid outputs; 0 if there are none."""
+    return costs.sum(dim=-1) / sets.masks()[1].sum(dim=-1).clamp(min=1)
+
+
+def lacks_outputs(sets: Sets) -> Tensor:
+    """Sets [B] that have targets and no output to produce them."""
+    targets, outputs = sets.masks()
+    return targets.any(dim=-1) & ~outputs.any(dim=-1)
+
+
+def lacks_targets(sets: Sets) -> Tensor:
+    """Sets [B] that have outputs and no target to explain them."""
+    targets, outputs = sets.masks()
+    return outputs.any(dim=-1) & ~targets.any(dim=-1)
+
+
+def finish(sets: Sets, per_set: Tensor, impossible: Tensor | None, reduction: str) -> Tensor:
+    """Reduce losses [B] over the batch; sets that nothing can produce cost infinity."""
+    if impossible is not None:
+        per_set = per_set.masked_fill(impossible, math.inf)
+    return reduce_sets(per_set, sets.lead, reduction)
+
+
+def _factors(sets: Sets) -> DotProduct:
+    with full_precision(sets.logits):
+        return sets.features.dot_product(sets.logits, sets.target, sets.target_valid)
+
+
+def _rows(elements: Tensor, index: Tensor) -> Tensor:
+    return elements.gather(1, index.unsqueeze(-1).expand(-1, -1, elements.shape[-1]))
+
+
+def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:
+    return costs if valid is None else costs.masked_fill(~valid, 0.0)
+
+
+def _barred(bias: Tensor, valid: Tensor | None) -> Tensor:
+    """-inf where an element may not be chosen; sets with none at all get their value later."""
+    if valid is None:
+        return bias
+    return bias.masked_fill(~valid & valid.any(dim=-1, keepdim=True), -math.inf)

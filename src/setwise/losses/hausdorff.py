@@ -1,0 +1,60 @@
+"""The Hausdorff loss, H1H: the worst-served target with its nearest output."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from setwise.arguments import Reduction, check_call, check_choice, check_flag
+from setwise.features import Features
+from setwise.kernels.dispatch import IMPLS, Impl
+from setwise.losses.costs import (
+    finish,
+    lacks_outputs,
+    lacks_targets,
+    nearest_output_costs,
+    nearest_target_costs,
+    weighted,
+)
+
+
+def hausdorff(
+    input: Tensor,
+    target: Tensor,
+    features: Features | None = None,
+    *,
+    directed: bool = True,
+    input_valid: Tensor | None = None,
+    target_valid: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    impl: Impl = "auto",
+) -> Tensor:
+    r"""The largest cost, among the targets, of their nearest output (directed Hausdorff distance).
+
+    .. math:: H_{1H}(X, Y) = \max_i w_i \min_j H(x_i, y_j)
+
+    Equivalent dense code, for Bernoulli features::
+
+        scores = target @ input.mT - softplus(input).sum(-1).unsqueeze(-2)   # [*, M, N]
+        loss = -scores.amax(-1).amin(-1).mean()
+
+    With ``directed=False`` the larger of both directions is taken; ``weight`` applies to the
+    direction from targets to outputs alone.
+
+    The other arguments are those of :func:`set_cross_entropy`. A set without targets costs 0
+    (infinity if undirected and there are outputs); one with targets and no output, infinity.
+
+    >>> import torch
+    >>> hausdorff(torch.zeros(2, 3), torch.ones(4, 3))  # 3 ln 2
+    tensor(2.0794)
+    """
+    check_choice("impl", impl, IMPLS)
+    check_flag("directed", directed)
+    sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
+    per_set = weighted(sets, nearest_output_costs(sets, impl)).amax(dim=-1)
+    impossible = lacks_outputs(sets)
+    if not directed:
+        per_set = per_set.maximum(nearest_target_costs(sets, impl).amax(dim=-1))
+        impossible = impossible | lacks_targets(sets)
+    return finish(sets, per_set, impossible, reduction)

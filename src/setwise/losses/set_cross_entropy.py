@@ -1,0 +1,77 @@
+"""Set Cross Entropy, SH: every target should be produced by some output, softly."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from setwise.arguments import Reduction, check_call, check_choice
+from setwise.features import Features
+from setwise.kernels.dispatch import IMPLS, Impl
+from setwise.losses.costs import finish, lacks_outputs, soft_costs, weighted
+
+
+def set_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    features: Features | None = None,
+    *,
+    temperature: float = 1.0,
+    input_valid: Tensor | None = None,
+    target_valid: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    impl: Impl = "auto",
+) -> Tensor:
+    r"""Set Cross Entropy (Asai, 2018), the loss that does not care for the order of a set.
+
+    .. math:: SH(X, Y) = -\sum_i w_i\, t \,\mathrm{logsumexp}_j \left( -H(x_i, y_j) / t \right)
+
+    Equivalent dense code, for Bernoulli features and ``t = 1``::
+
+        scores = target @ input.mT - softplus(input).sum(-1).unsqueeze(-2)   # [*, M, N]
+        loss = -scores.logsumexp(-1).sum(-1).mean()
+
+    Args:
+        input: logits [*, N, F] (means, for Gaussian features). Probabilities go through
+            :meth:`Features.from_probs` first.
+        target: probabilities [*, M, F]; N and M may differ.
+        features: what an element is made of; by default F Bernoulli features.
+        temperature: ``t``, from 1e-6 to 1e6. 1 is the paper's loss; towards 0 it becomes M
+            times `set_average`.
+        input_valid: which outputs are real: booleans [*, N], or lengths [*] of integers.
+        target_valid: which targets are real: booleans [*, M], or lengths [*].
+        weight: of each target, [*, M].
+        reduction: over the batch: ``"mean"``, ``"sum"`` or ``"none"`` (shape [*]).
+        impl: the engine: ``"auto"``, ``"reference"`` (dense) or ``"chunked"`` (linear memory).
+
+    A set without targets costs 0; one with targets and no output at all costs infinity, for
+    nothing can produce them. Half-precision inputs are computed, and returned, in float32.
+
+    The paper's example, in natural logarithms:
+
+    >>> import torch, setwise as sw
+    >>> bernoulli = sw.Features(sw.Bernoulli(2))
+    >>> X = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+    >>> Y1 = bernoulli.from_probs(torch.tensor([[0.1, 0.5], [0.1, 0.5]]))
+    >>> Y2 = bernoulli.from_probs(torch.tensor([[0.1, 0.5], [0.9, 0.5]]))
+    >>> round(sw.set_cross_entropy(Y1, X).item(), 4)  # -ln 0.81
+    0.2107
+    >>> round(sw.set_cross_entropy(Y2, X).item(), 4)  # -ln 0.25
+    1.3863
+    """
+    temperature = _check_temperature(temperature)
+    check_choice("impl", impl, IMPLS)
+    sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    per_set = weighted(sets, soft_costs(sets, temperature, impl)).sum(dim=-1)
+    return finish(sets, per_set, lacks_outputs(sets), reduction)
+
+
+def _check_temperature(temperature: float) -> float:
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
+        raise TypeError(f"temperature: expected a number, got {type(temperature).__name__}")
+    if not 1e-6 <= temperature <= 1e6:
+        raise ValueError(
+            f"temperature: must lie between 1e-6 and 1e6, got {temperature!r}; its limit at 0 is M "
+            f"times set_average"
+        )
+    return float(temperature)

@@ -1,0 +1,105 @@
+"""How far apart single elements are, the ground that the set metrics stand on.
+
+Legend: B sets, N outputs, M targets, F features; ``*`` any leading dimensions, flattened to B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from setwise.arguments import check_call
+from setwise.features import Categorical, Family, Features, Gaussian
+from setwise.kernels import reference
+from setwise.kernels.dispatch import full_precision
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Discretised outputs beside their targets, both in the space of the targets."""
+
+    lead: torch.Size
+    features: Features
+    outputs: Tensor  # [B, N, F]
+    targets: Tensor  # [B, M, F]
+    output_valid: Tensor  # [B, N]
+    target_valid: Tensor  # [B, M]
+
+
+def prepare(
+    input: Tensor,
+    target: Tensor,
+    features: Features | None,
+    input_valid: Tensor | None,
+    target_valid: Tensor | None,
+    reduction: str,
+    tolerance: float = 0.0,
+) -> Elements:
+    """Check a call of a metric and discretise its outputs."""
+    if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance >= 0):
+        raise ValueError(f"tolerance: must be finite and not negative, got {tolerance!r}")
+    sets = check_call(input, target, features, input_valid, target_valid, None, reduction)
+    target_mask, output_mask = sets.masks()
+    return Elements(
+        lead=sets.lead,
+        features=sets.features,
+        outputs=sets.features.discretise(sets.logits.detach()),
+        targets=sets.target.detach(),
+        output_valid=output_mask,
+        target_valid=target_mask,
+    )
+
+
+def differ(elements: Elements, tolerance: float) -> Tensor:
+    """Which pairs of a target and an output are not the same element: [B, M, N] of booleans.
+
+    Gaussian features may be ``tolerance`` apart; all others must be equal.
+    """
+    parts = []
+    for block, x, y in _blocks(elements):
+        if isinstance(block, Gaussian):
+            parts.append(torch.cdist(x, y, p=math.inf) > tolerance)
+        else:
+            parts.append(_binary_distance(x, y) > 0)
+    return torch.stack(parts).any(dim=0)
+
+
+def error(elements: Elements) -> Tensor:
+    """Mean error over the features of each pair [B, M, N].
+
+    A Bernoulli feature and a categorical block each count 0 or 1, a Gaussian feature its distance
+    in units of its scale.
+    """
+    parts, questions = [], 0
+    for block, x, y in _blocks(elements):
+        if isinstance(block, Gaussian):
+            parts.append(torch.cdist(x, y, p=1.0) / block.scale)
+        elif isinstance(block, Categorical):
+            parts.append(_binary_distance(x, y) / 2)  # a wrong class is off in two places
+        else:
+            parts.append(_binary_distance(x, y))
+        questions += 1 if isinstance(block, Categorical) else block.width
+    return torch.stack(parts).sum(dim=0) / questions
+
+
+def _blocks(elements: Elements) -> Iterator[tuple[Family, Tensor, Tensor]]:
+    features = elements.features
+    yield from zip(
+        features.blocks,
+        features.split(elements.targets),
+        features.split(elements.outputs),
+        strict=True,
+    )
+
+
+def _binary_distance(x: Tensor, y: Tensor) -> Tensor:
+    """``sum_f |x_f - y_f|`` for targets x in [0, 1] and outputs y of 0 and 1: [B, M, N].
+
+    A biased dot product as well, ``x . (1 - 2y) + sum y``, and exact where x is 0 or 1 too.
+    """
+    with full_precision(x):
+        return reference.scores(x, 1 - 2 * y, y.sum(-1))

@@ -1,0 +1,31 @@
+"""Checks of values: NaN, range. Made only where reading a value costs no synchronisation.
+
+That is on CPU tensors in eager mode, and on any device while
+``torch.autograd.set_detect_anomaly(True)`` is on: the mode in which PyTorch, too, trades speed for
+early errors.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def are_readable(tensor: Tensor) -> bool:
+    """Whether the values of a tensor can be looked at for free."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return tensor.device.type == "cpu" or (
+        tensor.device.type != "meta" and torch.is_anomaly_enabled()
+    )
+
+
+def require(name: str, values: Tensor, low: float, high: float, what: str) -> None:
+    """Raise unless every value is finite and in [low, high]; ``what`` says what was expected."""
+    if values.numel() == 0 or not are_readable(values):
+        return
+    least, most = (v.item() for v in values.detach().aminmax())  # both NaN if any value is
+    if not (math.isfinite(least) and math.isfinite(most) and least >= low and most <= high):
+        raise ValueError(f"{name}: {what}, found values from {least} to {most}")

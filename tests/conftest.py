@@ -1,0 +1,14 @@
+"""Settings of the whole suite: the same examples on every run, no time limit on any of them."""
+
+import torch
+from hypothesis import Phase, settings
+
+# The explain phase traces every line, which is slow; the failing example itself says enough.
+PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
+settings.register_profile(
+    "setwise", derandomize=True, deadline=None, max_examples=40, phases=PHASES
+)
+settings.load_profile("setwise")
+
+# The suite's tensors are tiny: starting threads for them costs more than it saves.
+torch.set_num_threads(1)

@@ -1,0 +1,82 @@
+"""The import direction, read from the source: a room may only import from rooms below it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "setwise"
+
+# Each room and the rooms it may import from, besides itself.
+BELOW: dict[str, set[str]] = {
+    "values": set(),
+    "features": {"values"},
+    "kernels": set(),
+    "arguments": {"features", "values"},
+    "losses": {"features", "kernels", "arguments"},
+    "metrics": {"features", "kernels", "arguments"},
+    "data": {"features"},
+}
+CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
+# The one file that needs an optional package, imported by nothing but a lazy attribute.
+OPTIONAL = {Path("metrics/classes.py"): {"torchmetrics"}}
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    """The modules a file imports, dotted."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            assert node.module is not None
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+
+
+def test_every_room_has_a_place() -> None:
+    assert {_room(path) for path in FILES} == set(BELOW)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_downwards(path: Path) -> None:
+    room = _room(path)
+    for name in _imports(path):
+        package, *rest = name.split(".")
+        allowed = CORE_PACKAGES | OPTIONAL.get(path.relative_to(SOURCE), set())
+        assert package in allowed, f"{path.name} imports {package}, which is no core dependency"
+        if package == "setwise":
+            assert rest[0] in BELOW[room] | {room}, f"{room} must not import {rest[0]}"
+
+
+def test_the_library_imports_without_optional_packages() -> None:
+    """And says which extra is missing when a class that needs one is asked for."""
+    code = """
+import sys
+sys.modules["torchmetrics"] = None
+import setwise
+try:
+    setwise.metrics.SetSuccess
+except ModuleNotFoundError as error:
+    assert "setwise[metrics]" in str(error), error
+else:
+    raise SystemExit("expected an error")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_file_is_too_long() -> None:
+    long = {path.name: n for path in FILES if (n := len(path.read_text().splitlines())) > 400}
+    assert not long

@@ -1,0 +1,212 @@
+"""The losses at points whose value is known: the paper's example, oracles, empty sets, extremes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import ot
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist, directed_hausdorff
+from torch import Tensor
+from torch.nn import functional as F
+
+import setwise as sw
+
+LOSSES = [
+    sw.ordered_cross_entropy,
+    sw.set_cross_entropy,
+    sw.set_average,
+    sw.hausdorff,
+    sw.assignment_cross_entropy,
+]
+X = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+Y1 = sw.Features(sw.Bernoulli(2)).from_probs(torch.tensor([[0.1, 0.5], [0.1, 0.5]]))
+Y2 = sw.Features(sw.Bernoulli(2)).from_probs(torch.tensor([[0.1, 0.5], [0.9, 0.5]]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "likelihood"),
+    [
+        (sw.set_cross_entropy, Y1, 0.81),
+        (sw.set_cross_entropy, Y2, 0.25),
+        (sw.set_average, Y1, 0.2025**0.5),
+        (sw.set_average, Y2, 0.2025**0.5),
+        (sw.hausdorff, Y2, 0.45),
+        (sw.assignment_cross_entropy, Y2, 0.45 * 0.05),
+    ],
+)
+def test_worked_example_of_the_paper(loss: Any, outputs: Tensor, likelihood: float) -> None:
+    assert loss(outputs, X).item() == pytest.approx(-math.log(likelihood), rel=1e-5)
+
+
+def test_the_set_average_ignores_the_output_that_is_not_nearest() -> None:
+    """The paper's remark: SH moves [0.9, 0.5] towards the targets, A1H leaves it where it is."""
+    outputs = Y2.clone().requires_grad_()
+    sw.set_average(outputs, X).backward()
+    assert outputs.grad is not None
+    assert outputs.grad[1].tolist() == [0.0, 0.0]
+    outputs.grad = None
+    sw.set_cross_entropy(outputs, X).backward()
+    assert outputs.grad[1, 0] > 0
+
+
+def _clouds(n: int, m: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(n)
+    return (
+        torch.randn(n, 3, generator=generator, dtype=torch.float64),
+        torch.randn(m, 3, generator=generator, dtype=torch.float64),
+    )
+
+
+@pytest.mark.parametrize("impl", ["reference", "chunked"])
+def test_point_clouds_against_scipy_and_pot(impl: Any) -> None:
+    """With Gaussian features of scale 1 the cost is half the squared distance."""
+    y, x = _clouds(60, 50)
+    points = sw.Features(sw.Gaussian(3))
+    nearest, _ = cKDTree(y.numpy()).query(x.numpy())
+    back, _ = cKDTree(x.numpy()).query(y.numpy())
+    chamfer = (nearest**2).mean() / 2
+    assert sw.set_average(y, x, points, impl=impl).item() == pytest.approx(chamfer)
+    symmetric = sw.set_average(y, x, points, directed=False, impl=impl).item()
+    assert symmetric == pytest.approx(chamfer + (back**2).mean() / 2)
+    forward, backward = (
+        directed_hausdorff(a.numpy(), b.numpy())[0] ** 2 / 2 for a, b in ((x, y), (y, x))
+    )
+    assert sw.hausdorff(y, x, points, impl=impl).item() == pytest.approx(forward)
+    both = sw.hausdorff(y, x, points, directed=False, impl=impl).item()
+    assert both == pytest.approx(max(forward, backward))
+    soft = -np.log(np.exp(-cdist(x, y, "sqeuclidean") / 2).sum(1)).sum()
+    assert sw.set_cross_entropy(y, x, points, impl=impl).item() == pytest.approx(soft)
+
+
+def test_assignment_against_scipy_and_pot() -> None:
+    y, x = _clouds(40, 40)
+    points = sw.Features(sw.Gaussian(3))
+    cost = cdist(x, y, "sqeuclidean") / 2
+    rows, columns = linear_sum_assignment(cost)
+    loss, matching = sw.assignment_cross_entropy(y, x, points, return_matching=True)
+    assert matching.tolist() == columns.tolist()
+    assert loss.item() == pytest.approx(cost[rows, columns].sum())
+    uniform = np.full(40, 1 / 40)
+    assert loss.item() == pytest.approx(40 * ot.emd2(uniform, uniform, cost))
+
+
+def test_ordered_loss_is_the_one_of_pytorch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z, x = torch.randn(4, 5, 6, generator=generator), torch.rand(4, 5, 6, generator=generator)
+    expected = F.binary_cross_entropy_with_logits(z, x, reduction="none").sum((-1, -2))
+    torch.testing.assert_close(sw.ordered_cross_entropy(z, x, reduction="none"), expected)
+    classes = torch.randint(6, (4, 5), generator=generator)
+    expected = F.cross_entropy(z.mT, classes, reduction="none").sum(-1)
+    features = sw.Features(sw.Categorical(6))
+    got = sw.ordered_cross_entropy(z, F.one_hot(classes, 6).float(), features, reduction="none")
+    torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
+class TestEmptySets:
+    def test_no_target_costs_nothing(self, loss: Any) -> None:
+        outputs = torch.randn(2, 3, 4, requires_grad=True)
+        nothing = torch.zeros(2, dtype=torch.long)
+        value = loss(outputs, torch.rand(2, 3, 4), target_valid=nothing, reduction="none")
+        assert value.tolist() == [0.0, 0.0]
+        value.sum().backward()
+        assert outputs.grad is not None
+        assert outputs.grad.eq(0).all()
+
+    def test_targets_without_any_output_cost_infinity(self, loss: Any) -> None:
+        outputs = torch.randn(2, 3, 4, requires_grad=True)
+        lengths = torch.tensor([0, 3])
+        value = loss(outputs, torch.rand(2, 3, 4), input_valid=lengths, reduction="none")
+        assert value[0] == math.inf
+        assert value[1].isfinite()
+        value[1].backward()
+        assert outputs.grad is not None
+        assert outputs.grad.isfinite().all()
+
+    def test_dimensions_of_size_zero(self, loss: Any) -> None:
+        none_there, some = torch.zeros(2, 0, 4), torch.rand(2, 3, 4)
+        assert loss(none_there, none_there, reduction="none").tolist() == [0.0, 0.0]
+        if loss is sw.ordered_cross_entropy:
+            return  # which demands as many outputs as targets
+        assert loss(some, none_there, reduction="none").tolist() == [0.0, 0.0]
+        assert loss(none_there, some, reduction="none").tolist() == [math.inf, math.inf]
+
+    def test_an_empty_batch(self, loss: Any) -> None:
+        value = loss(torch.zeros(0, 3, 4), torch.zeros(0, 3, 4), reduction="none")
+        assert value.shape == (0,)
+        assert loss(torch.zeros(0, 3, 4), torch.zeros(0, 3, 4), reduction="sum").item() == 0.0
+        assert loss(torch.zeros(0, 3, 4), torch.zeros(0, 3, 4)).isnan()  # as in PyTorch
+
+
+@pytest.mark.parametrize("loss", [sw.set_average, sw.hausdorff])
+def test_undirected_losses_see_outputs_without_targets(loss: Any) -> None:
+    value = loss(torch.zeros(1, 3, 4), torch.zeros(1, 0, 4), directed=False)
+    assert value == math.inf
+    assert loss(torch.zeros(1, 0, 4), torch.zeros(1, 0, 4), directed=False) == 0.0
+
+
+def test_more_targets_than_outputs_cannot_be_assigned() -> None:
+    x = torch.eye(3)
+    loss, matching = sw.assignment_cross_entropy(9 * x[:2], x, return_matching=True)
+    assert loss == math.inf
+    assert matching.tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_costs_without_a_best_matching_raise(bad: float) -> None:
+    """On any device: the costs are on the host then. In anomaly-free eager CPU code the door
+    itself finds bad values; inside a transform only the matching can."""
+    z = torch.randn(2, 3, 4)
+    z[1, 0, 0] = bad
+
+    def loss(logits: Tensor) -> Tensor:
+        return sw.assignment_cross_entropy(logits, torch.zeros(2, 3, 4))
+
+    with pytest.raises(ValueError, match="input: set 1"):
+        torch.func.grad(loss)(z)
+
+
+@pytest.mark.parametrize("impl", ["reference", "chunked"])
+@pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
+@pytest.mark.parametrize(
+    "features",
+    [
+        sw.Features(sw.Bernoulli(4)),
+        sw.Features(sw.Categorical(4)),
+        sw.Features(sw.Categorical(4, scored_as="bernoulli")),
+        sw.Features(sw.Gaussian(4)),
+    ],
+    ids=["bernoulli", "categorical", "as-bernoulli", "gaussian"],
+)
+def test_extreme_outputs_stay_finite(features: sw.Features, loss: Any, impl: Any) -> None:
+    """Logits of +-1e4 and probabilities of exactly 0 and 1, right and wrong ones."""
+    signs = torch.tensor([[1.0, -1, -1, -1], [-1, 1, -1, -1], [1, 1, 1, 1], [-1, -1, -1, 1]])
+    x = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 1]])
+    probs = (signs > 0).float().requires_grad_()
+    logits = (1e4 * signs).requires_grad_()
+    for leaf, outputs in ((logits, logits), (probs, features.from_probs(probs))):
+        value = loss(outputs, x, features, impl=impl)
+        assert value.isfinite()
+        (grad,) = torch.autograd.grad(value, leaf)
+        assert grad.isfinite().all()
+
+
+def test_lengths_are_prefix_masks() -> None:
+    z, x = torch.randn(2, 3, 4), torch.rand(2, 5, 4)
+    lengths, mask = torch.tensor([2, 5]), torch.arange(5) < torch.tensor([[2], [5]])
+    by_length = sw.set_cross_entropy(z, x, target_valid=lengths)
+    assert by_length == sw.set_cross_entropy(z, x, target_valid=mask)
+
+
+def test_reductions() -> None:
+    z, x = torch.randn(2, 3, 4, 5), torch.rand(2, 3, 6, 5)
+    each = sw.set_cross_entropy(z, x, reduction="none")
+    assert each.shape == (2, 3)
+    torch.testing.assert_close(sw.set_cross_entropy(z, x), each.mean())
+    torch.testing.assert_close(sw.set_cross_entropy(z, x, reduction="sum"), each.sum())

@@ -1,0 +1,170 @@
+"""The losses inside PyTorch's machinery: compile, transforms, autocast, modules, checks."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+
+CASES: list[tuple[Any, dict[str, Any]]] = [
+    (sw.ordered_cross_entropy, {}),
+    (sw.set_cross_entropy, {"impl": "reference"}),
+    (sw.set_cross_entropy, {"impl": "chunked", "temperature": 0.5}),
+    (sw.set_average, {"impl": "chunked", "directed": False}),
+    (sw.hausdorff, {"impl": "reference"}),
+    (sw.assignment_cross_entropy, {}),
+]
+FEATURES = sw.Features(
+    sw.Bernoulli(2), sw.Categorical(3, scored_as="bernoulli"), sw.Gaussian(2, scale=0.5)
+)
+
+
+def _arguments() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(3, 4, FEATURES.width, generator=generator)
+    x = FEATURES.random_targets((3, 4), generator)
+    return z, x, torch.tensor([4, 2, 3])
+
+
+@pytest.mark.parametrize(("loss", "options"), CASES, ids=lambda v: getattr(v, "__name__", str(v)))
+class TestTransforms:
+    def test_compiles_without_a_graph_break(self, loss: Any, options: dict[str, Any]) -> None:
+        z, x, lengths = _arguments()
+
+        def function(z: Tensor, x: Tensor, lengths: Tensor) -> Tensor:
+            return loss(z, x, FEATURES, input_valid=lengths, target_valid=lengths, **options)
+
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        results = []
+        for run in (function, compiled):
+            leaf = z.clone().requires_grad_()
+            value = run(leaf, x, lengths)
+            value.backward()
+            results.append((value.detach(), leaf.grad))
+        torch.testing.assert_close(results[1], results[0])
+
+    def test_vmap_and_grad(self, loss: Any, options: dict[str, Any]) -> None:
+        """Gradients of each set by itself, mapped over the batch, are those of the batch."""
+        z, x, lengths = _arguments()
+
+        def one_set(z: Tensor, x: Tensor, length: Tensor) -> Tensor:
+            return loss(z, x, FEATURES, input_valid=length, target_valid=length, **options)
+
+        mapped = torch.func.vmap(torch.func.grad(one_set))(z, x, lengths)
+        leaf = z.clone().requires_grad_()
+        total = loss(
+            leaf,
+            x,
+            FEATURES,
+            input_valid=lengths,
+            target_valid=lengths,
+            reduction="sum",
+            **options,
+        )
+        (expected,) = torch.autograd.grad(total, leaf)
+        torch.testing.assert_close(mapped, expected)
+
+    def test_autocast_changes_nothing(self, loss: Any, options: dict[str, Any]) -> None:
+        z, x, _ = _arguments()
+        expected = loss(z, x, FEATURES, **options)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            value = loss(z, x, FEATURES, **options)
+        assert value.dtype == torch.float32
+        assert value == expected
+
+    def test_half_precision_gradients(self, loss: Any, options: dict[str, Any]) -> None:
+        """Computed in float32, returned in the type of the leaf."""
+        z, x, _ = _arguments()
+        leaf = z.bfloat16().requires_grad_()
+        wide = z.bfloat16().float().requires_grad_()
+        (grad,) = torch.autograd.grad(loss(leaf, x, FEATURES, **options), leaf)
+        (expected,) = torch.autograd.grad(loss(wide, x, FEATURES, **options), wide)
+        assert grad.dtype == torch.bfloat16
+        torch.testing.assert_close(grad, expected.bfloat16())
+
+
+def test_hessian_of_the_chunked_engine() -> None:
+    z, x, _ = _arguments()
+    hessians = [
+        torch.func.jacrev(
+            torch.func.grad(lambda z, impl=impl: sw.set_cross_entropy(z, x[0], FEATURES, impl=impl))
+        )(z[0])
+        for impl in ("reference", "chunked")
+    ]
+    torch.testing.assert_close(hessians[1], hessians[0])
+
+
+MODULES = {
+    sw.OrderedCrossEntropyLoss: sw.ordered_cross_entropy,
+    sw.SetCrossEntropyLoss: sw.set_cross_entropy,
+    sw.SetAverageLoss: sw.set_average,
+    sw.HausdorffLoss: sw.hausdorff,
+    sw.AssignmentCrossEntropyLoss: sw.assignment_cross_entropy,
+}
+CALL_ARGUMENTS = {"input", "target", "input_valid", "target_valid", "weight"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_modules_mirror_their_functions(module: Any) -> None:
+    """The same options with the same defaults, and the rest in forward."""
+    parameters = inspect.signature(MODULES[module]).parameters
+    options = {name: p.default for name, p in parameters.items() if name not in CALL_ARGUMENTS}
+    constructor = inspect.signature(module).parameters
+    assert {name: p.default for name, p in constructor.items()} == options
+    forward = inspect.signature(module.forward).parameters
+    assert set(forward) - {"self"} == CALL_ARGUMENTS
+    z, x, lengths = _arguments()
+    expected = MODULES[module](z, x, FEATURES, target_valid=lengths)
+    assert module(FEATURES)(z, x, target_valid=lengths) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "option"),
+    [
+        (sw.SetCrossEntropyLoss, {"temperature": 0.5}),
+        (sw.SetAverageLoss, {"directed": False}),
+        (sw.HausdorffLoss, {"directed": False}),
+        (sw.SetCrossEntropyLoss, {"reduction": "sum"}),
+        (sw.SetCrossEntropyLoss, {"impl": "chunked"}),
+    ],
+)
+def test_modules_forward_their_options(module: Any, option: dict[str, Any]) -> None:
+    z, x, _ = _arguments()
+    assert module(FEATURES, **option)(z, x) == MODULES[module](z, x, FEATURES, **option)
+    assert f"{next(iter(option))}={next(iter(option.values()))!r}" in repr(module(**option))
+
+
+class _Unreadable(Tensor):
+    """A tensor that, like one on a busy GPU, must not be asked for its values."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in {"item", "__bool__", "tolist", "nonzero", "cpu"}:
+            raise AssertionError(f"{func.__name__} would synchronise with the device")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("loss", [case[0] for case in CASES[:5]])
+def test_no_value_is_read_where_reading_synchronises(
+    loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("setwise.values.are_readable", lambda tensor: False)
+    z, x, lengths = (t.as_subclass(_Unreadable) for t in _arguments())
+    value = loss(z, x, FEATURES, input_valid=lengths, target_valid=lengths)
+    assert value.as_subclass(Tensor).isfinite()
+
+
+def test_values_are_checked_on_other_devices_under_anomaly_detection() -> None:
+    from setwise.values import are_readable
+
+    class _OnCuda:
+        device = torch.device("cuda")
+
+    assert not are_readable(_OnCuda())  # type: ignore[arg-type]
+    with torch.autograd.set_detect_anomaly(True):
+        assert are_readable(_OnCuda())  # type: ignore[arg-type]
