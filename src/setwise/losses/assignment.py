@@ -81,7 +81,7 @@ def assignment_cross_entropy(
         matching = assign(pairwise, targets, outputs)
     costs = matched_costs(sets, matching.clamp(min=0)).masked_fill(matching == UNMATCHED, 0.0)
     too_few = targets.sum(dim=-1) > outputs.sum(dim=-1)
-    loss = finish(sets, weighted(sets, costs).sum(dim=-1), too_few, reduction)
+    loss = finish(sets, weighted(sets, costs).sum(dim=-1), reduction, too_few)
     if not return_matching:
         return loss
     return loss, matching[:, : target.shape[-2]].reshape(target.shape[:-1])

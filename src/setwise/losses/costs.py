@@ -86,22 +86,27 @@ def mean_over_outputs(sets: Sets, costs: Tensor) -> Tensor:
     return costs.sum(dim=-1) / sets.masks()[1].sum(dim=-1).clamp(min=1)
 
 
-def lacks_outputs(sets: Sets) -> Tensor:
-    """Sets [B] that have targets and no output to produce them."""
+def lacks_outputs(sets: Sets) -> Tensor | None:
+    """Sets [B] that have targets and no output to produce them; None if all outputs are valid."""
+    if sets.output_valid is None:
+        return None
     targets, outputs = sets.masks()
     return targets.any(dim=-1) & ~outputs.any(dim=-1)
 
 
-def lacks_targets(sets: Sets) -> Tensor:
-    """Sets [B] that have outputs and no target to explain them."""
+def lacks_targets(sets: Sets) -> Tensor | None:
+    """Sets [B] that have outputs and no target to explain them; None if all targets are valid."""
+    if sets.target_valid is None:
+        return None
     targets, outputs = sets.masks()
     return outputs.any(dim=-1) & ~targets.any(dim=-1)
 
 
-def finish(sets: Sets, per_set: Tensor, impossible: Tensor | None, reduction: str) -> Tensor:
-    """Reduce losses [B] over the batch; sets that nothing can produce cost infinity."""
-    if impossible is not None:
-        per_set = per_set.masked_fill(impossible, math.inf)
+def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | None) -> Tensor:
+    """Reduce losses [B] over the batch; sets [B] that are impossible in any way cost infinity."""
+    for which in impossible:
+        if which is not None:
+            per_set = per_set.masked_fill(which, math.inf)
     return reduce_sets(per_set, sets.lead, reduction)
 
 
@@ -111,7 +116,9 @@ def _factors(sets: Sets) -> DotProduct:
 
 
 def _rows(elements: Tensor, index: Tensor) -> Tensor:
-    return elements.gather(1, index.unsqueeze(-1).expand(-1, -1, elements.shape[-1]))
+    # Indexing rather than gather: its backward adds up in a fixed order on every device.
+    batch = torch.arange(elements.shape[0], device=elements.device).unsqueeze(-1)
+    return elements[batch, index]
 
 
 def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:

@@ -53,8 +53,7 @@ def hausdorff(
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
     per_set = weighted(sets, nearest_output_costs(sets, impl)).amax(dim=-1)
-    impossible = lacks_outputs(sets)
-    if not directed:
-        per_set = per_set.maximum(nearest_target_costs(sets, impl).amax(dim=-1))
-        impossible = impossible | lacks_targets(sets)
-    return finish(sets, per_set, impossible, reduction)
+    if directed:
+        return finish(sets, per_set, reduction, lacks_outputs(sets))
+    per_set = per_set.maximum(nearest_target_costs(sets, impl).amax(dim=-1))
+    return finish(sets, per_set, reduction, lacks_outputs(sets), lacks_targets(sets))

@@ -46,4 +46,4 @@ def ordered_cross_entropy(
     with full_precision(sets.logits):
         costs = sets.features.cost(sets.logits, sets.target).masked_fill(~targets, 0.0)
     per_set = weighted(sets, costs).sum(dim=-1)
-    return finish(sets, per_set, (targets & ~outputs).any(dim=-1), reduction)
+    return finish(sets, per_set, reduction, (targets & ~outputs).any(dim=-1))

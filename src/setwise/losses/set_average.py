@@ -56,8 +56,7 @@ def set_average(
     check_flag("directed", directed)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     per_set = mean_over_targets(sets, nearest_output_costs(sets, impl))
-    impossible = lacks_outputs(sets)
-    if not directed:
-        per_set = per_set + mean_over_outputs(sets, nearest_target_costs(sets, impl))
-        impossible = impossible | lacks_targets(sets)
-    return finish(sets, per_set, impossible, reduction)
+    if directed:
+        return finish(sets, per_set, reduction, lacks_outputs(sets))
+    per_set = per_set + mean_over_outputs(sets, nearest_target_costs(sets, impl))
+    return finish(sets, per_set, reduction, lacks_outputs(sets), lacks_targets(sets))

@@ -63,7 +63,7 @@ def set_cross_entropy(
     check_choice("impl", impl, IMPLS)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     per_set = weighted(sets, soft_costs(sets, temperature, impl)).sum(dim=-1)
-    return finish(sets, per_set, lacks_outputs(sets), reduction)
+    return finish(sets, per_set, reduction, lacks_outputs(sets))
 
 
 def _check_temperature(temperature: float) -> float:

@@ -1,0 +1,185 @@
+"""Kernels for elements of any number of features, built on matrix products of tiles.
+
+Legend: M queries, N keys, F features; an owner is a row a program keeps, an other one it walks over.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _tile(X, rows, columns, rows_ok, F: tl.constexpr, EVEN: tl.constexpr):
+    if EVEN:
+        return tl.load(X + rows[:, None] * F + columns[None, :], mask=rows_ok[:, None], other=0.0)
+    ok = rows_ok[:, None] & (columns < F)[None, :]
+    return tl.load(X + rows[:, None] * F + columns[None, :], mask=ok, other=0.0)
+
+
+@triton.jit
+def _scores(
+    A, C, a, c, a_ok, c_ok, a_tile,
+    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
+    PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+):  # fmt: skip
+    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C]; with RESIDENT, A[a] is already in ``a_tile``."""
+    columns = tl.arange(0, BLOCK_F)
+    if RESIDENT:
+        right = _tile(C, c, columns, c_ok, F, F % BLOCK_F == 0)
+        return tl.dot(a_tile, tl.trans(right), input_precision=PRECISION)
+    s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
+    for f in range(0, F, BLOCK_F):
+        left = _tile(A, a, f + columns, a_ok, F, F % BLOCK_F == 0)
+        right = _tile(C, c, f + columns, c_ok, F, F % BLOCK_F == 0)
+        s = tl.dot(left, tl.trans(right), s, input_precision=PRECISION)
+    return s
+
+
+@triton.jit
+def logsumexp(
+    Q, K, BIAS, LSE, M, N, keys_per_split, batch,
+    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])`` over the keys of a split."""
+    b, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
+    Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
+    i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    q = _tile(Q, i, tl.arange(0, BLOCK_F), i < M, F, F % BLOCK_F == 0)
+    top = tl.full([BLOCK_A], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_A], tl.float32)
+    start = split * keys_per_split
+    end = tl.minimum(start + keys_per_split, N)
+    for j0 in range(start, end, BLOCK_C):
+        j = j0 + tl.arange(0, BLOCK_C)
+        bias = tl.load(BIAS + j, mask=j < end, other=float("-inf")) * LOG2_E
+        s = _scores(
+            Q, K, i, j, i < M, j < end, q,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
+        )  # fmt: skip
+        s = s * LOG2_E + bias[None, :]
+        new_top = tl.maximum(top, tl.max(s, 1))
+        anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
+        total = total * tl.exp2(top - anchor) + tl.sum(tl.exp2(s - anchor[:, None]), 1)
+        top = new_top
+    lse = (top + tl.log2(total)) * LN_2
+    tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
+
+
+@triton.jit
+def gradients(
+    A, C, C_T, ALPHA, GAMMA, SCALE, DA, DBIAS, n_a, n_c, others_per_split, batch,
+    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, TRANSPOSED: tl.constexpr,
+    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
+    BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Gradient of one side, whose elements A are the owners.
+
+    With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
+    whichever belongs to the owners and to the others, and ``SCALE`` the incoming gradient, which
+    belongs to the queries::
+
+        owners are keys      DA_a = sum_c p_ac SCALE_c C_c        DBIAS_a = sum_c p_ac SCALE_c
+        owners are queries   DA_a = SCALE_a sum_c p_ac C_c
+
+    With SIGMOID the bias is ``-sum softplus(A_a)`` and its share is added to DA. ``C_T`` is C with
+    its last two dimensions exchanged, where the tensor cores want it so (TRANSPOSED).
+    """
+    b, chunks = tl.program_id(1).to(tl.int64), tl.cdiv(F, BLOCK_D)
+    chunk, split = tl.program_id(2) % chunks, tl.program_id(2) // chunks
+    A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * n_c * F, ALPHA + b * n_a, GAMMA + b * n_c
+    C_T += b * n_c * F
+    SCALE += b * (n_c if OWNS_KEYS else n_a)
+    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    a_ok = a < n_a
+    d = chunk * BLOCK_D + tl.arange(0, BLOCK_D)
+    alpha = tl.load(ALPHA + a, mask=a_ok, other=0.0) * LOG2_E
+    if not OWNS_KEYS:
+        alpha = tl.where(alpha == float("-inf"), alpha, -alpha)
+    a_tile = _tile(A, a, tl.arange(0, BLOCK_F), a_ok, F, F % BLOCK_F == 0)
+    sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
+    weight = tl.zeros([BLOCK_A], tl.float32)
+    start = split * others_per_split
+    end = tl.minimum(start + others_per_split, n_c)
+    for c0 in range(start, end, BLOCK_C):
+        c = c0 + tl.arange(0, BLOCK_C)
+        c_ok = c < end
+        gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf")) * LOG2_E
+        if OWNS_KEYS:  # gamma is then the logsumexp of the queries; -inf means no weight at all
+            gamma = tl.where(gamma == float("-inf"), gamma, -gamma)
+        s = _scores(
+            A, C, a, c, a_ok, c_ok, a_tile,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
+        )  # fmt: skip
+        p = tl.exp2(s * LOG2_E + (alpha[:, None] + gamma[None, :]))
+        if OWNS_KEYS:
+            p *= tl.load(SCALE + c, mask=c_ok, other=0.0)[None, :]
+        weight += tl.sum(p, 1)
+        if TRANSPOSED:
+            ok = (d < F)[:, None] & c_ok[None, :]
+            others = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
+        else:
+            others = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
+        sums = tl.dot(p.to(others.dtype), others, sums, input_precision=PRECISION)
+    if SIGMOID:
+        sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
+    if not OWNS_KEYS:
+        sums *= tl.load(SCALE + a, mask=a_ok, other=0.0)[:, None]
+    at = (split * batch + b) * n_a
+    ok = a_ok[:, None] & (d < F)[None, :]
+    tl.store(DA + (at + a)[:, None] * F + d[None, :], sums, mask=ok)
+    if OWNS_KEYS and not SIGMOID and chunk == 0:
+        tl.store(DBIAS + at + a, weight, mask=a_ok)
+
+
+@triton.jit
+def argmax(
+    Q, K, BIAS, INDEX, M, N,
+    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """``INDEX[b, i] = argmax_j(Q[b, i] . K[b, j] + BIAS[b, j])``, the first of equals."""
+    b = tl.program_id(1).to(tl.int64)
+    Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
+    i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    q = _tile(Q, i, tl.arange(0, BLOCK_F), i < M, F, F % BLOCK_F == 0)
+    best = tl.full([BLOCK_A], float("-inf"), tl.float32)
+    where = tl.zeros([BLOCK_A], tl.int32)
+    for j0 in range(0, N, BLOCK_C):
+        j = j0 + tl.arange(0, BLOCK_C)
+        bias = tl.load(BIAS + j, mask=j < N, other=float("-inf"))
+        s = _scores(
+            Q, K, i, j, i < M, j < N, q,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
+        ) + bias[None, :]  # fmt: skip
+        top = tl.max(s, 1)
+        first = tl.min(tl.where(s == top[:, None], j[None, :], 2147483647), 1)
+        where = tl.where(top > best, first, where)
+        best = tl.maximum(best, top)
+    tl.store(INDEX + b * M + i, where.to(tl.int64), mask=i < M)
+
+
+@triton.jit
+def bernoulli_bias(
+    Z, VALID, BIAS, n, MASKED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID."""
+    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
+    a_ok = a < n
+    total = tl.zeros([BLOCK_A], tl.float32)
+    for f0 in range(0, F, BLOCK_F):
+        f = f0 + tl.arange(0, BLOCK_F)
+        ok = a_ok[:, None] & (f < F)[None, :]
+        z = tl.load(Z + a[:, None] * F + f[None, :], mask=ok, other=float("-inf")).to(tl.float32)
+        # log(1 + e^z) without overflow; log1p is not needed, its error is below that of the sum.
+        softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+        total += tl.sum(tl.where(ok, softplus, 0.0), 1)
+    bias = -total
+    if MASKED:
+        bias = tl.where(tl.load(VALID + a, mask=a_ok, other=1) != 0, bias, float("-inf"))
+    tl.store(BIAS + a, bias, mask=a_ok)
