@@ -1,5 +1,7 @@
 """Settings of the whole suite: the same examples on every run, no time limit on any of them."""
 
+import os
+
 import torch
 from hypothesis import Phase, settings
 
@@ -12,3 +14,7 @@ settings.load_profile("setwise")
 
 # The suite's tensors are tiny: starting threads for them costs more than it saves.
 torch.set_num_threads(1)
+
+# Without a GPU the Triton kernels run in Triton's interpreter. Set before anything imports Triton.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"

@@ -20,6 +20,7 @@ from setwise.features import Bernoulli, Features
 Reduction = Literal["mean", "sum", "none"]
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_HALVES = (torch.float16, torch.bfloat16)
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -38,6 +39,13 @@ class Sets:
     output_valid: Tensor | None  # [B, N]; None if all are
     target_valid: Tensor | None  # [B, M]; None if all are
     weight: Tensor | None  # [B, M]
+    half: torch.dtype | None  # the 16-bit type that logits and target came in, if both did
+
+    def as_given(self) -> tuple[Tensor, Tensor]:
+        """Target and logits in the type they came in, for kernels that read it as it is."""
+        if self.half is None:
+            return self.target, self.logits
+        return self.target.to(self.half), self.logits.to(self.half)
 
     def masks(self) -> tuple[Tensor, Tensor]:
         """Validity of targets [B, M] and outputs [B, N], written out where all are valid."""
@@ -75,7 +83,9 @@ def check_call(
     if weight is not None:
         weight = _flatten(weight.to(compute).unsqueeze(-1), lead, valid)[0].squeeze(-1)
     _check_values(logits, x, weight, features)
-    return Sets(lead, features, logits, x, output_valid, valid, weight)
+    both_half = input.dtype == target.dtype and input.dtype in _HALVES
+    half = input.dtype if both_half else None
+    return Sets(lead, features, logits, x, output_valid, valid, weight, half)
 
 
 def _flatten(

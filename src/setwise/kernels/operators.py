@@ -8,6 +8,7 @@ dimension into B. The derivative formulas are written once, whatever engine runs
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -16,10 +17,18 @@ from torch import Tensor
 from setwise.kernels import chunked
 
 
+def _engine(name: str) -> Any:
+    """The module of an engine; Triton's is imported when first asked for."""
+    if name == "chunked":
+        return chunked
+    assert name == "triton"
+    return import_module("setwise.kernels.triton.engine")
+
+
 @torch.library.custom_op("setwise::logsumexp", mutates_args=())
-def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
     """``logsumexp_j(queries_i . keys_j + bias_j)``: [B, M, F], [B, N, F], [B, N] -> [B, M]."""
-    return chunked.logsumexp(queries, keys, bias)
+    return _engine(engine).logsumexp(queries, keys, bias)
 
 
 @torch.library.custom_op("setwise::logsumexp_backward", mutates_args=())
@@ -31,8 +40,11 @@ def logsumexp_backward(
     lse: Tensor,
     need_queries: bool,
     need_keys: bool,
+    engine: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return chunked.logsumexp_backward(grad, queries, keys, bias, lse, need_queries, need_keys)
+    return _engine(engine).logsumexp_backward(
+        grad, queries, keys, bias, lse, need_queries, need_keys
+    )
 
 
 @torch.library.custom_op("setwise::logsumexp_double_backward", mutates_args=())
@@ -50,18 +62,18 @@ def logsumexp_double_backward(
 
 
 @torch.library.custom_op("setwise::argmax", mutates_args=())
-def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+def argmax(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
     """``argmax_j(queries_i . keys_j + bias_j)``, shape [B, M]."""
-    return chunked.argmax(queries, keys, bias)
+    return _engine(engine).argmax(queries, keys, bias)
 
 
 @logsumexp.register_fake
-def _(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
-    return queries.new_empty(queries.shape[:2])
+def _(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
+    return bias.new_empty(queries.shape[:2])
 
 
 @argmax.register_fake
-def _(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+def _(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
     return queries.new_empty(queries.shape[:2], dtype=torch.long)
 
 
@@ -74,6 +86,7 @@ def _(
     lse: Tensor,
     need_queries: bool,
     need_keys: bool,
+    engine: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     d_queries = torch.empty_like(queries if need_queries else queries[:, :0])
     d_keys = torch.empty_like(keys if need_keys else keys[:, :0])
@@ -105,23 +118,25 @@ class LogSumExp(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
-        return logsumexp(queries, keys, bias)
+    def forward(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
+        return logsumexp(queries, keys, bias, engine)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs, output)
+        *tensors, ctx.engine = inputs
+        ctx.save_for_backward(*tensors, output)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        need_queries, need_keys, need_bias = ctx.needs_input_grad
+        need_queries, need_keys, need_bias, _ = ctx.needs_input_grad
         d_queries, d_keys, d_bias = LogSumExpBackward.apply(
-            grad, *ctx.saved_tensors, need_queries, need_keys
+            grad, *ctx.saved_tensors, need_queries, need_keys, ctx.engine
         )
         return (
             d_queries if need_queries else None,
             d_keys if need_keys else None,
             d_bias if need_bias else None,
+            None,
         )
 
 
@@ -139,12 +154,13 @@ class LogSumExpBackward(torch.autograd.Function):
         lse: Tensor,
         need_queries: bool,
         need_keys: bool,
+        engine: str,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return logsumexp_backward(grad, queries, keys, bias, lse, need_queries, need_keys)
+        return logsumexp_backward(grad, queries, keys, bias, lse, need_queries, need_keys, engine)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *tensors, ctx.need_queries, ctx.need_keys = inputs
+        *tensors, ctx.need_queries, ctx.need_keys, _ = inputs
         ctx.save_for_backward(*tensors)
 
     @staticmethod
@@ -152,7 +168,7 @@ class LogSumExpBackward(torch.autograd.Function):
         d_grad, d_queries, d_keys, d_bias = logsumexp_double_backward(
             u if ctx.need_queries else None, v if ctx.need_keys else None, w, *ctx.saved_tensors
         )
-        return d_grad, d_queries, d_keys, d_bias, None, None, None
+        return d_grad, d_queries, d_keys, d_bias, None, None, None, None
 
 
 def fold_mapped_dimension(op: Callable[..., Any]) -> Callable[..., Any]:

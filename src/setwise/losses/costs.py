@@ -15,13 +15,18 @@ import torch
 from torch import Tensor
 
 from setwise.arguments import Sets, reduce_sets
-from setwise.features import DotProduct
+from setwise.features import Bernoulli, DotProduct, Features
 from setwise.kernels import dispatch
 from setwise.kernels.dispatch import Impl, full_precision
 
 
 def soft_costs(sets: Sets, temperature: float, impl: Impl) -> Tensor:
     """``-t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
+    if temperature == 1.0 and _is_plain_bernoulli(sets.features):
+        x, z = sets.as_given()
+        if dispatch.fuses_bernoulli(impl, x, z):
+            scores = dispatch.bernoulli_logsumexp(x, z, _admissible(sets.output_valid))
+            return _zero_unless(sets.target_valid, -scores)
     factors = _factors(sets)
     natural, bias = factors.natural, _barred(-factors.log_partition, sets.output_valid)
     if temperature != 1.0:
@@ -125,8 +130,18 @@ def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:
     return costs if valid is None else costs.masked_fill(~valid, 0.0)
 
 
+def _admissible(valid: Tensor | None) -> Tensor | None:
+    """Which elements may be chosen: the valid ones, or any in a set that has none.
+
+    Such sets get their value in `finish`; until then they must only stay finite.
+    """
+    return None if valid is None else valid | ~valid.any(dim=-1, keepdim=True)
+
+
 def _barred(bias: Tensor, valid: Tensor | None) -> Tensor:
-    """-inf where an element may not be chosen; sets with none at all get their value later."""
-    if valid is None:
-        return bias
-    return bias.masked_fill(~valid & valid.any(dim=-1, keepdim=True), -math.inf)
+    admissible = _admissible(valid)
+    return bias if admissible is None else bias.masked_fill(~admissible, -math.inf)
+
+
+def _is_plain_bernoulli(features: Features) -> bool:
+    return len(features.blocks) == 1 and features.blocks[0] == Bernoulli(features.width)

@@ -1,6 +1,7 @@
 """Kernels for elements of any number of features, built on matrix products of tiles.
 
-Legend: M queries, N keys, F features; an owner is a row a program keeps, an other one it walks over.
+Legend: M queries, N keys, F features. An owner is a row that a program keeps (A); the others (C)
+are walked over.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
+# Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
+HALF_RANGE = tl.constexpr(2.0**15)
 
 
 @triton.jit
@@ -26,17 +29,19 @@ def _scores(
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
-    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C]; with RESIDENT, A[a] is already in ``a_tile``."""
+    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C], and the first features of C[c].
+
+    With RESIDENT a tile holds every feature, and A[a] is already there, in ``a_tile``.
+    """
     columns = tl.arange(0, BLOCK_F)
-    if RESIDENT:
-        right = _tile(C, c, columns, c_ok, F, F % BLOCK_F == 0)
-        return tl.dot(a_tile, tl.trans(right), input_precision=PRECISION)
-    s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
-    for f in range(0, F, BLOCK_F):
-        left = _tile(A, a, f + columns, a_ok, F, F % BLOCK_F == 0)
-        right = _tile(C, c, f + columns, c_ok, F, F % BLOCK_F == 0)
-        s = tl.dot(left, tl.trans(right), s, input_precision=PRECISION)
-    return s
+    right = _tile(C, c, columns, c_ok, F, F % BLOCK_F == 0)
+    s = tl.dot(a_tile, tl.trans(right), input_precision=PRECISION)
+    if not RESIDENT:
+        for f in range(BLOCK_F, F, BLOCK_F):
+            a_next = _tile(A, a, f + columns, a_ok, F, F % BLOCK_F == 0)
+            c_next = _tile(C, c, f + columns, c_ok, F, F % BLOCK_F == 0)
+            s = tl.dot(a_next, tl.trans(c_next), s, input_precision=PRECISION)
+    return s, right
 
 
 @triton.jit
@@ -45,7 +50,7 @@ def logsumexp(
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])`` over the keys of a split."""
+    """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split."""
     b, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
     i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
@@ -56,24 +61,25 @@ def logsumexp(
     end = tl.minimum(start + keys_per_split, N)
     for j0 in range(start, end, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
-        bias = tl.load(BIAS + j, mask=j < end, other=float("-inf")) * LOG2_E
-        s = _scores(
+        bias = tl.load(BIAS + j, mask=j < end, other=float("-inf"))
+        s, _ = _scores(
             Q, K, i, j, i < M, j < end, q,
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
         )  # fmt: skip
-        s = s * LOG2_E + bias[None, :]
+        s += bias[None, :]
         new_top = tl.maximum(top, tl.max(s, 1))
         anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
-        total = total * tl.exp2(top - anchor) + tl.sum(tl.exp2(s - anchor[:, None]), 1)
+        total *= tl.exp2((top - anchor) * LOG2_E)
+        total += tl.sum(tl.exp2((s - anchor[:, None]) * LOG2_E), 1)
         top = new_top
-    lse = (top + tl.log2(total)) * LN_2
+    lse = top + tl.log2(total) * LN_2
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
 
 
 @triton.jit
 def gradients(
-    A, C, C_T, ALPHA, GAMMA, SCALE, DA, DBIAS, n_a, n_c, others_per_split, batch,
-    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, TRANSPOSED: tl.constexpr,
+    A, C, C_T, ALPHA, GAMMA, SCALE, LARGEST, DA, DBIAS, n_a, n_c, others_per_split, batch,
+    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, SECOND: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -86,8 +92,13 @@ def gradients(
         owners are keys      DA_a = sum_c p_ac SCALE_c C_c        DBIAS_a = sum_c p_ac SCALE_c
         owners are queries   DA_a = SCALE_a sum_c p_ac C_c
 
-    With SIGMOID the bias is ``-sum softplus(A_a)`` and its share is added to DA. ``C_T`` is C with
-    its last two dimensions exchanged, where the tensor cores want it so (TRANSPOSED).
+    With SIGMOID the bias is ``-sum softplus(A_a)`` and its share is added to DA.
+
+    SECOND says how the second product, weights times C, gets its C. "same": the tile of the first
+    product, or another of its kind. "transposed": tensor cores take 32-bit operands only with the
+    summed dimension contiguous, so C_T is C transposed. "half": C_T is C in float16, which has the
+    mantissa of tf32 at twice its speed; the weights are scaled into its range by ``LARGEST``, the
+    largest |SCALE|. That needs a C in [0, 1] as the target of a Bernoulli is.
     """
     b, chunks = tl.program_id(1).to(tl.int64), tl.cdiv(F, BLOCK_D)
     chunk, split = tl.program_id(2) % chunks, tl.program_id(2) // chunks
@@ -97,10 +108,11 @@ def gradients(
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     d = chunk * BLOCK_D + tl.arange(0, BLOCK_D)
-    alpha = tl.load(ALPHA + a, mask=a_ok, other=0.0) * LOG2_E
-    if not OWNS_KEYS:
-        alpha = tl.where(alpha == float("-inf"), alpha, -alpha)
+    alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf"))
     a_tile = _tile(A, a, tl.arange(0, BLOCK_F), a_ok, F, F % BLOCK_F == 0)
+    if SECOND == "half":
+        largest = tl.load(LARGEST)
+        to_half = tl.where(largest > 0, HALF_RANGE / largest, 0.0)
     sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
     weight = tl.zeros([BLOCK_A], tl.float32)
     start = split * others_per_split
@@ -108,23 +120,37 @@ def gradients(
     for c0 in range(start, end, BLOCK_C):
         c = c0 + tl.arange(0, BLOCK_C)
         c_ok = c < end
-        gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf")) * LOG2_E
-        if OWNS_KEYS:  # gamma is then the logsumexp of the queries; -inf means no weight at all
-            gamma = tl.where(gamma == float("-inf"), gamma, -gamma)
-        s = _scores(
+        gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf"))
+        s, c_tile = _scores(
             A, C, a, c, a_ok, c_ok, a_tile,
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
         )  # fmt: skip
-        p = tl.exp2(s * LOG2_E + (alpha[:, None] + gamma[None, :]))
+        # An lse of -inf belongs to a query without any admissible key: it weighs nothing.
         if OWNS_KEYS:
-            p *= tl.load(SCALE + c, mask=c_ok, other=0.0)[None, :]
-        weight += tl.sum(p, 1)
-        if TRANSPOSED:
-            ok = (d < F)[:, None] & c_ok[None, :]
-            others = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
+            lse = tl.where(gamma == float("-inf"), float("inf"), gamma)
+            p = tl.exp2(((s + alpha[:, None]) - lse[None, :]) * LOG2_E)
+            scale = tl.load(SCALE + c, mask=c_ok, other=0.0)
+            if SECOND == "half":
+                scale *= to_half
+            p *= scale[None, :]
         else:
-            others = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
-        sums = tl.dot(p.to(others.dtype), others, sums, input_precision=PRECISION)
+            lse = tl.where(alpha == float("-inf"), float("inf"), alpha)
+            p = tl.exp2(((s + gamma[None, :]) - lse[:, None]) * LOG2_E)
+        weight += tl.sum(p, 1)
+        if SECOND == "transposed":
+            ok = (d < F)[:, None] & c_ok[None, :]
+            second = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
+        elif SECOND == "half":
+            second = _tile(C_T, c, d, c_ok, F, F % BLOCK_D == 0)
+        elif BLOCK_D == BLOCK_F and F <= BLOCK_F:
+            second = c_tile
+        else:
+            second = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
+        sums = tl.dot(p.to(second.dtype), second, sums, input_precision=PRECISION)
+    if SECOND == "half":
+        from_half = largest / HALF_RANGE
+        sums *= from_half
+        weight *= from_half
     if SIGMOID:
         sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
     if not OWNS_KEYS:
@@ -152,10 +178,11 @@ def argmax(
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < N, other=float("-inf"))
-        s = _scores(
+        s, _ = _scores(
             Q, K, i, j, i < M, j < N, q,
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
-        ) + bias[None, :]  # fmt: skip
+        )  # fmt: skip
+        s += bias[None, :]
         top = tl.max(s, 1)
         first = tl.min(tl.where(s == top[:, None], j[None, :], 2147483647), 1)
         where = tl.where(top > best, first, where)
