@@ -22,8 +22,11 @@ BELOW: dict[str, set[str]] = {
     "data": {"features"},
 }
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
-# The one file that needs an optional package, imported by nothing but a lazy attribute.
-OPTIONAL = {Path("metrics/classes.py"): {"torchmetrics"}}
+# Files that need an optional package; everything else reaches them by a lazy import alone.
+OPTIONAL = {
+    Path("metrics/classes.py"): {"torchmetrics"},
+    **{path.relative_to(SOURCE): {"triton"} for path in (SOURCE / "kernels/triton").glob("*.py")},
+}
 
 
 def _room(path: Path) -> str:
@@ -65,8 +68,9 @@ def test_the_library_imports_without_optional_packages() -> None:
     """And says which extra is missing when a class that needs one is asked for."""
     code = """
 import sys
-sys.modules["torchmetrics"] = None
+sys.modules["torchmetrics"] = sys.modules["triton"] = None
 import setwise
+assert not any(name.startswith("setwise.kernels.triton") for name in sys.modules)
 try:
     setwise.metrics.SetSuccess
 except ModuleNotFoundError as error:

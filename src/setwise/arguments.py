@@ -92,7 +92,8 @@ def _flatten(
     elements: Tensor, lead: torch.Size, valid: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     B, (size, width) = math.prod(lead), elements.shape[-2:]
-    elements = elements.reshape(B, size, width)
+    if len(lead) != 1:  # a reshape that changes nothing would still cost a step in backward
+        elements = elements.reshape(B, size, width)
     if size == 0:
         elements = torch.cat([elements, elements.new_zeros(B, 1, width)], dim=1)
         valid = torch.zeros(B, 1, dtype=torch.bool, device=elements.device)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal, get_args
 
@@ -21,6 +22,8 @@ Engine = Literal["reference", "chunked", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
 
+_TRITON_INSTALLED = find_spec("triton") is not None
+
 # Up to this many scores the dense engine is at least as fast (benchmarks/losses_cpu.py) and its
 # memory is of no account.
 DENSE_SCORES = 2**20
@@ -29,7 +32,7 @@ DENSE_SCORES = 2**20
 def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
     """Keep autocast away: a score is a small difference of large terms."""
     kind = tensor.device.type
-    if not torch.amp.is_autocast_available(kind):
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
         return nullcontext()
     return torch.autocast(kind, enabled=False)
 
@@ -58,17 +61,18 @@ def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor
 
 
 def fuses_bernoulli(impl: Impl, target: Tensor, logits: Tensor) -> bool:
-    """Whether `bernoulli_logsumexp` can serve: the Triton engine, and plain eager PyTorch."""
+    """Whether `bernoulli_set_cross_entropy` can serve: the Triton engine, and eager PyTorch."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
     return choose(impl, target, logits) == "triton"
 
 
-def bernoulli_logsumexp(target: Tensor, logits: Tensor, valid: Tensor | None) -> Tensor:
-    """``logsumexp_j(target_i . logits_j - sum softplus(logits_j))`` over the valid j: [B, M]."""
-    from setwise.kernels.bernoulli import BernoulliLogSumExp
-
-    return BernoulliLogSumExp.apply(target, logits, valid)
+def bernoulli_set_cross_entropy(
+    target: Tensor, logits: Tensor, valid: Tensor | None, weight: Tensor | None, reduction: str
+) -> Tensor:
+    """Set cross entropy of Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches."""
+    function = import_module("setwise.kernels.bernoulli").BernoulliSetCrossEntropy
+    return function.apply(target, logits, valid, weight, reduction)
 
 
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:
@@ -86,9 +90,8 @@ def scores(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     return reference.scores(queries, keys, bias)
 
 
-@cache
 def _has_triton() -> bool:
-    return find_spec("triton") is not None
+    return _TRITON_INSTALLED
 
 
 @cache
@@ -112,6 +115,4 @@ def _require_triton(tensor: Tensor) -> None:
 
 def _interprets() -> bool:
     """Whether Triton runs its kernels in its interpreter, the way to run them on a CPU."""
-    import triton
-
-    return bool(triton.knobs.runtime.interpret)
+    return bool(import_module("setwise.kernels.triton.launch").INTERPRETED)

@@ -20,13 +20,25 @@ from setwise.kernels import dispatch
 from setwise.kernels.dispatch import Impl, full_precision
 
 
-def soft_costs(sets: Sets, temperature: float, impl: Impl) -> Tensor:
-    """``-t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
-    if temperature == 1.0 and _is_plain_bernoulli(sets.features):
+def set_cross_entropies(sets: Sets, temperature: float, impl: Impl, reduction: str) -> Tensor:
+    """Set cross entropy, reduced over the batch."""
+    plain = temperature == 1.0 and _is_plain_bernoulli(sets.features)
+    if plain and dispatch.fuses_bernoulli(impl, sets.target, sets.logits):
         x, z = sets.as_given()
-        if dispatch.fuses_bernoulli(impl, x, z):
-            scores = dispatch.bernoulli_logsumexp(x, z, _admissible(sets.output_valid))
-            return _zero_unless(sets.target_valid, -scores)
+        weight = sets.weight if sets.target_valid is None else _target_weights(sets)
+        valid = _admissible(sets.output_valid)
+        # Sets that cannot be produced must be told apart before the batch is reduced.
+        early = reduction if valid is None else "none"
+        loss = dispatch.bernoulli_set_cross_entropy(x, z, valid, weight, early)
+        if early != "none":
+            return loss
+        return finish(sets, loss, reduction, lacks_outputs(sets))
+    per_set = weighted(sets, _soft_costs(sets, temperature, impl)).sum(dim=-1)
+    return finish(sets, per_set, reduction, lacks_outputs(sets))
+
+
+def _soft_costs(sets: Sets, temperature: float, impl: Impl) -> Tensor:
+    """``-t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
     factors = _factors(sets)
     natural, bias = factors.natural, _barred(-factors.log_partition, sets.output_valid)
     if temperature != 1.0:
@@ -82,7 +94,7 @@ def weighted(sets: Sets, costs: Tensor) -> Tensor:
 
 def mean_over_targets(sets: Sets, costs: Tensor) -> Tensor:
     """The weighted mean [B] of costs [B, M] over the valid targets; 0 if they weigh nothing."""
-    total = weighted(sets, sets.masks()[0].to(costs.dtype)).sum(dim=-1)
+    total = _target_weights(sets).sum(dim=-1)
     return weighted(sets, costs).sum(dim=-1) / total.masked_fill(total == 0, 1.0)
 
 
@@ -113,6 +125,11 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
         if which is not None:
             per_set = per_set.masked_fill(which, math.inf)
     return reduce_sets(per_set, sets.lead, reduction)
+
+
+def _target_weights(sets: Sets) -> Tensor:
+    """The weight of each target [B, M], 0 if it is not valid."""
+    return weighted(sets, sets.masks()[0].to(sets.target.dtype))
 
 
 def _factors(sets: Sets) -> DotProduct:

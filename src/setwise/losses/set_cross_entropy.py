@@ -7,7 +7,7 @@ from torch import Tensor
 from setwise.arguments import Reduction, check_call, check_choice
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
-from setwise.losses.costs import finish, lacks_outputs, soft_costs, weighted
+from setwise.losses.costs import set_cross_entropies
 
 
 def set_cross_entropy(
@@ -42,7 +42,8 @@ def set_cross_entropy(
         target_valid: which targets are real: booleans [*, M], or lengths [*].
         weight: of each target, [*, M].
         reduction: over the batch: ``"mean"``, ``"sum"`` or ``"none"`` (shape [*]).
-        impl: the engine: ``"auto"``, ``"reference"`` (dense) or ``"chunked"`` (linear memory).
+        impl: the engine: ``"auto"``, ``"reference"`` (dense), ``"chunked"`` (linear memory) or
+            ``"triton"`` (CUDA). ``"auto"`` takes Triton on CUDA and else what suits the size.
 
     A set without targets costs 0; one with targets and no output at all costs infinity, for
     nothing can produce them. Half-precision inputs are computed, and returned, in float32.
@@ -62,8 +63,7 @@ def set_cross_entropy(
     temperature = _check_temperature(temperature)
     check_choice("impl", impl, IMPLS)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    per_set = weighted(sets, soft_costs(sets, temperature, impl)).sum(dim=-1)
-    return finish(sets, per_set, reduction, lacks_outputs(sets))
+    return set_cross_entropies(sets, temperature, impl, reduction)
 
 
 def _check_temperature(temperature: float) -> float:

@@ -19,13 +19,31 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
-def _scores(start, A, C, a, c, a_ok, c_ok, stride, F: tl.constexpr):
-    """``start + sum_f A[a, f] C[f, c]`` in units of log 2, shape [len(a), len(c)]."""
-    s = start
-    for f in tl.static_range(0, F):
-        left = tl.load(A + a * F + f, mask=a_ok, other=0.0).to(tl.float32) * LOG2_E
-        right = tl.load(C + f * stride + c, mask=c_ok, other=0.0).to(tl.float32)
-        s += left[:, None] * right[None, :]
+def _owner(A, a, a_ok, f: tl.constexpr, F: tl.constexpr):
+    """Feature f of the owners in units of log 2. Loaded before a walk: loads are not hoisted."""
+    if f < F:
+        return tl.load(A + a * F + f, mask=a_ok, other=0.0).to(tl.float32) * LOG2_E
+    return tl.zeros([a.shape[0]], tl.float32)
+
+
+@triton.jit
+def _column(C, c, c_ok, f: tl.constexpr, F: tl.constexpr, stride):
+    """Feature f of the others."""
+    if f < F:
+        return tl.load(C + f * stride + c, mask=c_ok, other=0.0).to(tl.float32)
+    return tl.zeros([c.shape[0]], tl.float32)
+
+
+@triton.jit
+def _scores(start, a0, a1, a2, a3, c0, c1, c2, c3, F: tl.constexpr):
+    """``start + sum_f a_f c_f``, shape [owners, others]."""
+    s = start + a0[:, None] * c0[None, :]
+    if F > 1:
+        s += a1[:, None] * c1[None, :]
+    if F > 2:
+        s += a2[:, None] * c2[None, :]
+    if F > 3:
+        s += a3[:, None] * c3[None, :]
     return s
 
 
@@ -34,7 +52,7 @@ def logsumexp(
     Q, K, BIAS, LSE, M, N, stride, keys_per_split, batch,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])`` over the keys of a split.
+    """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
     Two walks, one for the maximum and one for the sum: an online maximum would cost a reduction
     across threads and a rescaling at every step, more than computing the scores again.
@@ -42,6 +60,8 @@ def logsumexp(
     b, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
     i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    q0, q1 = _owner(Q, i, i < M, 0, F), _owner(Q, i, i < M, 1, F)
+    q2, q3 = _owner(Q, i, i < M, 2, F), _owner(Q, i, i < M, 3, F)
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
 
@@ -49,7 +69,9 @@ def logsumexp(
     for j0 in range(start, end, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < end, other=float("-inf")) * LOG2_E
-        best = tl.maximum(best, _scores(bias[None, :], Q, K, i, j, i < M, j < end, stride, F))
+        k0, k1 = _column(K, j, j < end, 0, F, stride), _column(K, j, j < end, 1, F, stride)
+        k2, k3 = _column(K, j, j < end, 2, F, stride), _column(K, j, j < end, 3, F, stride)
+        best = tl.maximum(best, _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F))
     top = tl.max(best, 1)
     anchor = tl.where(top == float("-inf"), 0.0, top)
 
@@ -57,7 +79,9 @@ def logsumexp(
     for j0 in range(start, end, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < end, other=float("-inf")) * LOG2_E
-        s = _scores(bias[None, :], Q, K, i, j, i < M, j < end, stride, F)
+        k0, k1 = _column(K, j, j < end, 0, F, stride), _column(K, j, j < end, 1, F, stride)
+        k2, k3 = _column(K, j, j < end, 2, F, stride), _column(K, j, j < end, 3, F, stride)
+        s = _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
         total += tl.exp2(s - anchor[:, None])
     lse = (top + tl.log2(tl.sum(total, 1))) * LN_2
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
@@ -65,19 +89,23 @@ def logsumexp(
 
 @triton.jit
 def gradients(
-    A, C, ALPHA, GAMMA, SCALE, DA, DBIAS, n_a, n_c, stride, others_per_split, batch,
-    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, F: tl.constexpr,
+    A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, n_a, n_c, stride, others_per_split, batch,
+    scale_set, scale_row, factor,
+    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, WEIGHTED: tl.constexpr, F: tl.constexpr,
     BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners; see `products.gradients`."""
     b, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
     A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * F * stride, ALPHA + b * n_a, GAMMA + b * n_c
-    SCALE += b * (n_c if OWNS_KEYS else n_a)
+    SCALE += b * scale_set
+    WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf")) * LOG2_E
     if not OWNS_KEYS:
         alpha = tl.where(alpha == float("-inf"), alpha, -alpha)
+    a0, a1 = _owner(A, a, a_ok, 0, F), _owner(A, a, a_ok, 1, F)
+    a2, a3 = _owner(A, a, a_ok, 2, F), _owner(A, a, a_ok, 3, F)
     total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum0 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum1 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
@@ -91,23 +119,27 @@ def gradients(
         gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf")) * LOG2_E
         if OWNS_KEYS:  # gamma is then the logsumexp of the queries; -inf means no weight at all
             gamma = tl.where(gamma == float("-inf"), gamma, -gamma)
-            h = tl.load(SCALE + c, mask=c_ok, other=0.0)
+            h = tl.load(SCALE + c * scale_row, mask=c_ok, other=0.0) * factor
+            if WEIGHTED:
+                h *= tl.load(WEIGHT + c, mask=c_ok, other=0.0)
         else:
             h = tl.full([BLOCK_C], 1.0, tl.float32)
+        k0, k1 = _column(C, c, c_ok, 0, F, stride), _column(C, c, c_ok, 1, F, stride)
+        k2, k3 = _column(C, c, c_ok, 2, F, stride), _column(C, c, c_ok, 3, F, stride)
         bounds = alpha[:, None] + gamma[None, :]
-        p = tl.exp2(_scores(bounds, A, C, a, c, a_ok, c_ok, stride, F))
+        p = tl.exp2(_scores(bounds, a0, a1, a2, a3, k0, k1, k2, k3, F))
         total += p * h[None, :]
-        sum0 += p * (h * _column(C, c, c_ok, 0, stride))[None, :]
+        sum0 += p * (h * k0)[None, :]
         if F > 1:
-            sum1 += p * (h * _column(C, c, c_ok, 1, stride))[None, :]
+            sum1 += p * (h * k1)[None, :]
         if F > 2:
-            sum2 += p * (h * _column(C, c, c_ok, 2, stride))[None, :]
+            sum2 += p * (h * k2)[None, :]
         if F > 3:
-            sum3 += p * (h * _column(C, c, c_ok, 3, stride))[None, :]
+            sum3 += p * (h * k3)[None, :]
     weight = tl.sum(total, 1)
     scale = tl.full([BLOCK_A], 1.0, tl.float32)
     if not OWNS_KEYS:
-        scale = tl.load(SCALE + a, mask=a_ok, other=0.0)
+        scale = tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor
     DA += (split * batch + b) * n_a * F
     _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID)
     if F > 1:
@@ -118,11 +150,6 @@ def gradients(
         _store(A, DA, tl.sum(sum3, 1), weight, scale, a, a_ok, 3, F, SIGMOID)
     if OWNS_KEYS and not SIGMOID:
         tl.store(DBIAS + (split * batch + b) * n_a + a, weight, mask=a_ok)
-
-
-@triton.jit
-def _column(C, c, c_ok, f: tl.constexpr, stride):
-    return tl.load(C + f * stride + c, mask=c_ok, other=0.0).to(tl.float32)
 
 
 @triton.jit
@@ -143,12 +170,16 @@ def argmax(
     b = tl.program_id(1).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
     i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    q0, q1 = _owner(Q, i, i < M, 0, F), _owner(Q, i, i < M, 1, F)
+    q2, q3 = _owner(Q, i, i < M, 2, F), _owner(Q, i, i < M, 3, F)
     best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
     where = tl.zeros([BLOCK_A, BLOCK_C], tl.int32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < N, other=float("-inf")) * LOG2_E
-        s = _scores(bias[None, :], Q, K, i, j, i < M, j < N, stride, F)
+        k0, k1 = _column(K, j, j < N, 0, F, stride), _column(K, j, j < N, 1, F, stride)
+        k2, k3 = _column(K, j, j < N, 2, F, stride), _column(K, j, j < N, 3, F, stride)
+        s = _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
         better = s > best
         best = tl.where(better, s, best)
         where = tl.where(better, j[None, :], where)

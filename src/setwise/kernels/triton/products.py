@@ -29,19 +29,22 @@ def _scores(
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
-    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C], and the first features of C[c].
+    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C], and C[c] if RESIDENT.
 
-    With RESIDENT a tile holds every feature, and A[a] is already there, in ``a_tile``.
+    RESIDENT means that a tile holds every feature, and that A[a] is already there, in ``a_tile``.
     """
     columns = tl.arange(0, BLOCK_F)
-    right = _tile(C, c, columns, c_ok, F, F % BLOCK_F == 0)
-    s = tl.dot(a_tile, tl.trans(right), input_precision=PRECISION)
-    if not RESIDENT:
-        for f in range(BLOCK_F, F, BLOCK_F):
-            a_next = _tile(A, a, f + columns, a_ok, F, F % BLOCK_F == 0)
-            c_next = _tile(C, c, f + columns, c_ok, F, F % BLOCK_F == 0)
-            s = tl.dot(a_next, tl.trans(c_next), s, input_precision=PRECISION)
-    return s, right
+    if RESIDENT:
+        c_tile = _tile(C, c, columns, c_ok, F, F % BLOCK_F == 0)
+        s = tl.dot(a_tile, tl.trans(c_tile), input_precision=PRECISION)
+    else:
+        s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
+        for f in range(0, F, BLOCK_F):
+            left = _tile(A, a, f + columns, a_ok, F, F % BLOCK_F == 0)
+            right = _tile(C, c, f + columns, c_ok, F, F % BLOCK_F == 0)
+            s = tl.dot(left, tl.trans(right), s, input_precision=PRECISION)
+        c_tile = a_tile
+    return s, c_tile
 
 
 @triton.jit
@@ -78,19 +81,21 @@ def logsumexp(
 
 @triton.jit
 def gradients(
-    A, C, C_T, ALPHA, GAMMA, SCALE, LARGEST, DA, DBIAS, n_a, n_c, others_per_split, batch,
-    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, SECOND: tl.constexpr,
+    A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, DA, DBIAS, n_a, n_c, others_per_split, batch,
+    scale_set, scale_row, factor,
+    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, WEIGHTED: tl.constexpr, SECOND: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners.
 
     With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
-    whichever belongs to the owners and to the others, and ``SCALE`` the incoming gradient, which
-    belongs to the queries::
+    whichever belongs to the owners and to the others. The incoming gradient of query i is
+    ``g_i = factor SCALE[b scale_set + i scale_row] WEIGHT_i``, so that it can be one per query, per
+    set or for the whole batch::
 
-        owners are keys      DA_a = sum_c p_ac SCALE_c C_c        DBIAS_a = sum_c p_ac SCALE_c
-        owners are queries   DA_a = SCALE_a sum_c p_ac C_c
+        owners are keys      DA_a = sum_c p_ac g_c C_c        DBIAS_a = sum_c p_ac g_c
+        owners are queries   DA_a = g_a sum_c p_ac C_c
 
     With SIGMOID the bias is ``-sum softplus(A_a)`` and its share is added to DA.
 
@@ -98,13 +103,14 @@ def gradients(
     product, or another of its kind. "transposed": tensor cores take 32-bit operands only with the
     summed dimension contiguous, so C_T is C transposed. "half": C_T is C in float16, which has the
     mantissa of tf32 at twice its speed; the weights are scaled into its range by ``LARGEST``, the
-    largest |SCALE|. That needs a C in [0, 1] as the target of a Bernoulli is.
+    largest |g|. That needs a C in [0, 1] as the target of a Bernoulli is.
     """
     b, chunks = tl.program_id(1).to(tl.int64), tl.cdiv(F, BLOCK_D)
     chunk, split = tl.program_id(2) % chunks, tl.program_id(2) // chunks
     A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * n_c * F, ALPHA + b * n_a, GAMMA + b * n_c
     C_T += b * n_c * F
-    SCALE += b * (n_c if OWNS_KEYS else n_a)
+    SCALE += b * scale_set
+    WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     d = chunk * BLOCK_D + tl.arange(0, BLOCK_D)
@@ -129,7 +135,9 @@ def gradients(
         if OWNS_KEYS:
             lse = tl.where(gamma == float("-inf"), float("inf"), gamma)
             p = tl.exp2(((s + alpha[:, None]) - lse[None, :]) * LOG2_E)
-            scale = tl.load(SCALE + c, mask=c_ok, other=0.0)
+            scale = tl.load(SCALE + c * scale_row, mask=c_ok, other=0.0) * factor
+            if WEIGHTED:
+                scale *= tl.load(WEIGHT + c, mask=c_ok, other=0.0)
             if SECOND == "half":
                 scale *= to_half
             p *= scale[None, :]
@@ -154,7 +162,7 @@ def gradients(
     if SIGMOID:
         sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
     if not OWNS_KEYS:
-        sums *= tl.load(SCALE + a, mask=a_ok, other=0.0)[:, None]
+        sums *= (tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor)[:, None]
     at = (split * batch + b) * n_a
     ok = a_ok[:, None] & (d < F)[None, :]
     tl.store(DA + (at + a)[:, None] * F + d[None, :], sums, mask=ok)

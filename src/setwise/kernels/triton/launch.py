@@ -1,0 +1,52 @@
+"""Starting a Triton kernel with little overhead.
+
+Triton works out anew at every call which compiled version of a kernel fits its arguments, which
+takes longer than a small kernel runs. Here the compiled version is remembered under everything its
+choice depends on, and started directly.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+INTERPRETED = bool(triton.knobs.runtime.interpret)
+
+_compiled: dict[tuple[Any, ...], Any] = {}
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    tensors: tuple[Tensor, ...],
+    numbers: tuple[int | float, ...],
+    constants: dict[str, Any],
+    warps: int,
+    stages: int,
+) -> None:
+    """Run ``kernel(*tensors, *numbers, **constants)``, which must be the order of its arguments."""
+    if INTERPRETED:
+        kernel[grid](*tensors, *numbers, **constants)
+        return
+    device = tensors[0].device
+    # Compiled code assumes the types and the alignment of pointers, and properties of the numbers.
+    kinds = [(t.dtype, t.data_ptr() & 15) for t in tensors]
+    key = (kernel, device, *kinds, numbers, *constants.values(), warps, stages)
+    compiled = _compiled.get(key)
+    with _on(device):
+        if compiled is not None:
+            compiled[grid](*tensors, *numbers, *constants.values())
+            return
+        _compiled[key] = kernel[grid](
+            *tensors, *numbers, **constants, num_warps=warps, num_stages=stages
+        )
+
+
+def _on(device: torch.device) -> AbstractContextManager[None]:
+    if device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(device)

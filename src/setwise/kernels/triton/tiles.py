@@ -1,0 +1,91 @@
+"""Block sizes and grids, chosen from the shape of a call. Found by measurement on an H200."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from setwise.kernels.triton import points
+
+# A walk is split until the grid has this many programs per multiprocessor.
+PROGRAMS_PER_PROCESSOR = 2
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """One launch: owners, others, features per step, features per result; warps and stages."""
+
+    a: int
+    c: int
+    f: int
+    d: int
+    warps: int
+    stages: int
+
+
+@cache
+def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
+    """For the walk of M queries over N keys."""
+    if F <= points.MAX_FEATURES:
+        return Tiles(a=8, c=_fit(N, 256), f=F, d=F, warps=2, stages=2)
+    wide = dtype == torch.float32
+    if F > 64 and min(M, N) >= 256:
+        return Tiles(a=128, c=256, f=32 if wide else 64, d=0, warps=8, stages=3)
+    a, c = _fit(M, 64), _fit(N, 128)
+    return Tiles(
+        a=a, c=c, f=min(_fit(F, 64), 64 if F <= 64 else 32), d=0, warps=_warps(a * c), stages=3
+    )
+
+
+@cache
+def backward_tiles(n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: str) -> Tiles:
+    """For the walk of n_a owners over n_c others; all features of an owner stay in registers."""
+    if F <= points.MAX_FEATURES:
+        return Tiles(a=16, c=_fit(n_c, 128), f=F, d=F, warps=4, stages=2)
+    d = _fit(F, 256)
+    if d == 256 and F == 256 and min(n_a, n_c) >= 256:
+        if dtype != torch.float32:
+            return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3)
+        if precision == "tf32":
+            return Tiles(a=128, c=32, f=256, d=256, warps=8, stages=2)
+    if d <= 64:
+        a, c = _fit(n_a, 128), _fit(n_c, 64)
+        return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
+    a, c = _fit(n_a, 64), _fit(n_c, 64)
+    return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
+
+
+def split_walk(device: torch.device, programs: int, walked: int, block: int) -> tuple[int, int]:
+    """How often to split a walk so that the grid fills the device, and the length of a piece."""
+    wanted = blocks_in(PROGRAMS_PER_PROCESSOR * _processors(device), programs)
+    splits = max(1, min(wanted, blocks_in(walked, 4 * block)))
+    per_split = blocks_in(blocks_in(walked, splits), block) * block
+    return blocks_in(walked, per_split), per_split
+
+
+def blocks_in(size: int, block: int) -> int:
+    """How many blocks it takes to cover a size."""
+    return (size + block - 1) // block
+
+
+def power_of_2(size: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << (size - 1).bit_length()
+
+
+def _fit(size: int, most: int) -> int:
+    """The smallest block that a matrix product allows and that holds ``size``, up to ``most``."""
+    return min(max(16, power_of_2(size)), most)
+
+
+def _warps(scores: int) -> int:
+    return 1 if scores <= 1024 else 4 if scores <= 8192 else 8
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1  # Triton's interpreter
+    return torch.cuda.get_device_properties(device).multi_processor_count
