@@ -40,7 +40,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         reduction: str,
     ) -> Tensor:
         target, logits = target.contiguous(), logits.contiguous()
-        if max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS:
+        if _is_small(target, logits):
             bias, lse, per_set = _small_forward(target, logits, valid, weight)
         else:
             bias = engine.bernoulli_bias(logits, valid)
@@ -52,31 +52,29 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        target, logits, _, weight, bias, lse = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        if needs[0] or needs[3] or torch.is_grad_enabled():
+        need_target, need_logits, _, need_weight, _ = ctx.needs_input_grad
+        if need_weight or torch.is_grad_enabled():
             return _general_backward(ctx, grad)
+        target, logits, _, weight, bias, lse = ctx.saved_tensors
         scale_set = 1 if ctx.reduction == "none" else 0
         factor = -1.0 / len(logits) if ctx.reduction == "mean" else -1.0
-        grad = grad.contiguous()
-        if max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS:
-            d = _small_backward(target, logits, weight, bias, lse, grad, scale_set, factor)
-        else:
-            d, _ = engine.gradients(
-                logits,
-                target,
-                bias,
-                lse,
-                (grad, scale_set, 0, factor),
-                owns_keys=True,
-                sigmoid=True,
-                weight=weight,
+        incoming = (grad.contiguous(), scale_set, 0, factor)
+        d_target = d_logits = None
+        if need_target:
+            d_target, _ = engine.gradients(
+                target, logits, lse, bias, incoming, owns_keys=False, weight=weight
             )
-        return None, d, None, None, None
+        if need_logits and _is_small(target, logits):
+            d_logits = _small_backward(target, logits, weight, bias, lse, incoming)
+        elif need_logits:
+            d_logits, _ = engine.gradients(
+                logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True, weight=weight
+            )
+        return d_target, d_logits, None, None, None
 
 
 def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Second derivatives, and gradients to targets and weights, through the general operator."""
+    """Second derivatives, and gradients to weights, through the general operator."""
     target, logits, valid, weight, _, _ = ctx.saved_tensors
     needs, twice = ctx.needs_input_grad, torch.is_grad_enabled()
     wanted = [t for t, need in zip((target, logits, valid, weight), needs, strict=False) if need]
@@ -95,6 +93,10 @@ def _reduced(per_set: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
         return per_set
     return per_set.mean() if reduction == "mean" else per_set.sum()
+
+
+def _is_small(target: Tensor, logits: Tensor) -> bool:
+    return max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS
 
 
 @cache
@@ -132,10 +134,9 @@ def _small_backward(
     weight: Tensor | None,
     bias: Tensor,
     lse: Tensor,
-    grad: Tensor,
-    scale_set: int,
-    factor: float,
+    incoming: tuple[Tensor, int, int, float],
 ) -> Tensor:
+    grad, scale_set, _, factor = incoming
     (B, M, width), N = target.shape, logits.shape[1]
     d_logits = torch.empty_like(logits)
     tensors = (target, logits, bias, lse, grad, lse if weight is None else weight, d_logits)

@@ -140,6 +140,8 @@ def gradients(
     scale = tl.full([BLOCK_A], 1.0, tl.float32)
     if not OWNS_KEYS:
         scale = tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor
+        if WEIGHTED:
+            scale *= tl.load(WEIGHT + a, mask=a_ok, other=0.0)
     DA += (split * batch + b) * n_a * F
     _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID)
     if F > 1:

@@ -162,7 +162,10 @@ def gradients(
     if SIGMOID:
         sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
     if not OWNS_KEYS:
-        sums *= (tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor)[:, None]
+        scale = tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor
+        if WEIGHTED:
+            scale *= tl.load(WEIGHT + a, mask=a_ok, other=0.0)
+        sums *= scale[:, None]
     at = (split * batch + b) * n_a
     ok = a_ok[:, None] & (d < F)[None, :]
     tl.store(DA + (at + a)[:, None] * F + d[None, :], sums, mask=ok)

@@ -1,0 +1,73 @@
+"""The command line: ``setwise bench losses``; more commands come with what they run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="setwise", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    bench = commands.add_parser("bench", help="measure this machine")
+    subjects = bench.add_subparsers(dest="subject", required=True)
+    losses = subjects.add_parser(
+        "losses", help="set cross entropy beside dense PyTorch, torch.compile and fused peers"
+    )
+    losses.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda if there is one")
+    losses.add_argument("--shapes", nargs="*", default=[], help="names of shapes; default: all")
+    losses.add_argument("--output", type=Path, help="write the record, JSON, to this file")
+    losses.add_argument("--plot", type=Path, help="draw the record to this PNG")
+    losses.add_argument("--commit", help="recorded in the header; default: asked of git")
+    options = parser.parse_args(arguments)
+    try:
+        return _bench_losses(options)
+    except ModuleNotFoundError as error:
+        if error.name not in ("rich", "matplotlib"):
+            raise
+        print(f"this needs {error.name}: pip install 'setwise[bench]'", file=sys.stderr)
+        return 2
+
+
+def _bench_losses(options: argparse.Namespace) -> int:
+    import torch
+
+    from setwise.bench import show
+    from setwise.bench.losses import SHAPES, SWEEP, measure
+
+    unknown = sorted(set(options.shapes) - set(SHAPES | SWEEP))
+    if unknown:
+        print(
+            f"--shapes: unknown {', '.join(unknown)}; known: {', '.join(SHAPES | SWEEP)}",
+            file=sys.stderr,
+        )
+        return 2
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    header, *rows = _follow(measure(device, options.shapes, options.commit))
+    show.print_table(header, rows)
+    if options.output:
+        record = json.dumps({"header": header, "rows": rows}, indent=1) + "\n"
+        unfinished = options.output.with_suffix(".unfinished")
+        unfinished.write_text(record)
+        unfinished.replace(options.output)
+    if options.plot:
+        show.draw(header, rows, options.plot)
+    return 0
+
+
+def _follow(results: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Pass results on, saying what has been measured: the whole takes minutes."""
+    for result in results:
+        if "impl" in result:
+            outcome = result.get("error") or f"{result['total_ms']:.3f} ms"
+            print(f"{result['shape']:>12} {result['impl']:<20} {outcome}", file=sys.stderr)
+        yield result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
