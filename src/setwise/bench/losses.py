@@ -84,6 +84,7 @@ def _measure_one(
             "total_ms": seconds(total, device) * 1e3,
             "peak_mb": _peak_mb(total, device),
         }
+        result["graph_ms"] = _graph_ms(total, device) if result["total_ms"] < 5 else None
     except torch.cuda.OutOfMemoryError:
         return {"error": "out of memory"}
     finally:
@@ -106,6 +107,19 @@ def _peak_mb(call: Callable[[], object], device: str) -> float | None:
     call()
     torch.cuda.synchronize()
     return (torch.cuda.max_memory_allocated() - before) / 1e6
+
+
+def _graph_ms(call: Callable[[], object], device: str) -> float | None:
+    """The same work replayed from a CUDA graph: what is left when launching costs nothing."""
+    if device != "cuda":
+        return None
+    from triton.testing import do_bench_cudagraph
+
+    try:
+        return float(do_bench_cudagraph(call, rep=50, return_mode="median"))
+    except RuntimeError:  # work that cannot be captured
+        torch.cuda.synchronize()
+        return None
 
 
 def _commit() -> str | None:

@@ -16,9 +16,17 @@ def print_table(header: Row, rows: list[Row]) -> None:
     table = Table(title=f"set cross entropy on {header['device']}, torch {header['torch']}")
     for column in ("shape (B, N, F)", "impl"):
         table.add_column(column, no_wrap=True)
-    for column in ("forward ms", "total ms", "peak MB", "x compiled", "of the limit"):
+    for column in (
+        "forward ms",
+        "total ms",
+        "x compiled",
+        "graph ms",
+        "x compiled",
+        "peak MB",
+        "of limit",
+    ):
         table.add_column(column, justify="right")
-    compiled = {row["shape"]: row["total_ms"] for row in rows if _is(row, "compiled")}
+    compiled = {row["shape"]: row for row in rows if _is(row, "compiled")}
     previous = None
     for row in rows:
         if previous not in (None, row["shape"]):
@@ -26,16 +34,18 @@ def print_table(header: Row, rows: list[Row]) -> None:
         previous = row["shape"]
         shape = f"{row['shape']} ({row['B']}, {row['N']}, {row['F']})"
         if "error" in row:
-            table.add_row(shape, row["impl"], "", row["error"], "", "", "")
+            table.add_row(shape, row["impl"], "", row["error"])
             continue
-        peer = compiled.get(row["shape"])
+        peer = compiled.get(row["shape"], {})
         table.add_row(
             shape,
             row["impl"],
-            f"{row['forward_ms']:.3f}",
-            f"{row['total_ms']:.3f}",
-            "" if row["peak_mb"] is None else f"{row['peak_mb']:.1f}",
-            "" if peer is None else f"{peer / row['total_ms']:.2f}",
+            _number(row["forward_ms"]),
+            _number(row["total_ms"]),
+            _ratio(peer, row, "total_ms"),
+            _number(row["graph_ms"]),
+            _ratio(peer, row, "graph_ms"),
+            _number(row["peak_mb"]),
             f"{row['limit_fraction']:.0%}",
         )
     Console(width=120).print(table)
@@ -82,3 +92,11 @@ def draw(header: Row, rows: list[Row], path: Path) -> None:
 
 def _is(row: Row, impl: str) -> bool:
     return row["impl"] == impl and "error" not in row
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _ratio(peer: Row, row: Row, what: str) -> str:
+    return f"{peer[what] / row[what]:.2f}" if peer.get(what) and row.get(what) else ""

@@ -72,7 +72,8 @@ def bernoulli_set_cross_entropy(
 ) -> Tensor:
     """Set cross entropy of Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches."""
     function = import_module("setwise.kernels.bernoulli").BernoulliSetCrossEntropy
-    return function.apply(target, logits, valid, weight, reduction)
+    gradient = logits.requires_grad and torch.is_grad_enabled()
+    return function.apply(target, logits, valid, weight, reduction, gradient)
 
 
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:

@@ -24,8 +24,8 @@ from setwise.kernels.triton.tiles import (
 )
 
 
-def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
-    """``logsumexp_j score_ij`` in float32, shape [B, M]."""
+def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, columns: Tensor | None = None) -> Tensor:
+    """``logsumexp_j score_ij`` in float32, shape [B, M]; ``columns`` are those of the keys."""
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
     B, M, F = queries.shape
     N = keys.shape[1]
@@ -35,7 +35,7 @@ def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     lse = torch.empty(splits, B, M, device=queries.device)
     constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
     if F <= points.MAX_FEATURES:
-        kernel, keys = points.logsumexp, _columns(keys)
+        kernel, keys = points.logsumexp, _columns(keys) if columns is None else columns
         numbers: tuple[int, ...] = (M, N, keys.shape[2], per_split, B)
     else:
         kernel, numbers = products.logsumexp, (M, N, per_split, B)
@@ -93,24 +93,26 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     return index
 
 
-def bernoulli_bias(logits: Tensor, valid: Tensor | None) -> Tensor:
-    """``-sum softplus(logits)`` [B, N], and -inf where not valid."""
+def bernoulli_logsumexp(
+    target: Tensor, logits: Tensor, valid: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """``bias_j = -sum softplus(logits_j)``, -inf where not valid, and the logsumexp with it."""
     B, N, F = logits.shape
     bias = torch.empty(B, N, device=logits.device)
+    mask = bias if valid is None else valid.view(torch.uint8)
+    constants: dict[str, Any] = {"MASKED": valid is not None, "F": F}
+    if F <= points.MAX_FEATURES:
+        columns = logits.new_empty(B, F, 16 * blocks_in(N, 16))
+        grid, numbers = (blocks_in(N, 512), B, 1), (N, columns.shape[2])
+        tensors = (logits, mask, bias, columns)
+        launch(points.prepare, grid, tensors, numbers, constants | {"BLOCK": 512}, 4, 1)
+        return bias, logsumexp(target, logits, bias, columns)
     block_f = min(power_of_2(F), 256)
     block_a = 2048 // block_f
-    constants = {"MASKED": valid is not None, "F": F, "BLOCK_A": block_a, "BLOCK_F": block_f}
-    tensors = (logits, bias if valid is None else valid.view(torch.uint8), bias)
-    launch(
-        products.bernoulli_bias,
-        (blocks_in(B * N, block_a), 1, 1),
-        tensors,
-        (B * N,),
-        constants,
-        4,
-        1,
-    )
-    return bias
+    constants |= {"BLOCK_A": block_a, "BLOCK_F": block_f}
+    grid = (blocks_in(B * N, block_a), 1, 1)
+    launch(products.bernoulli_bias, grid, (logits, mask, bias), (B * N,), constants, 4, 1)
+    return bias, logsumexp(target, logits, bias)
 
 
 def gradients(
@@ -182,6 +184,8 @@ def precision() -> str:
 def _columns(elements: Tensor) -> Tensor:
     """Elements [B, n, F] as [B, F, n], rows padded so that wide loads stay aligned."""
     B, n, F = elements.shape
+    if n % 16 == 0:
+        return elements.mT.contiguous()
     columns = elements.new_empty(B, F, 16 * blocks_in(n, 16))
     columns[:, :, :n] = elements.mT
     return columns

@@ -7,7 +7,6 @@ choice depends on, and started directly.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -32,21 +31,20 @@ def launch(
     if INTERPRETED:
         kernel[grid](*tensors, *numbers, **constants)
         return
-    device = tensors[0].device
+    device = tensors[0].get_device()
+    if device != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            launch(kernel, grid, tensors, numbers, constants, warps, stages)
+        return
     # Compiled code assumes the types and the alignment of pointers, and properties of the numbers.
-    kinds = [(t.dtype, t.data_ptr() & 15) for t in tensors]
-    key = (kernel, device, *kinds, numbers, *constants.values(), warps, stages)
+    types = [t.dtype for t in tensors]
+    misaligned = [t.data_ptr() & 15 for t in tensors]
+    values = tuple(constants.values())
+    key = (kernel, device, *types, *misaligned, numbers, values, warps, stages)
     compiled = _compiled.get(key)
-    with _on(device):
-        if compiled is not None:
-            compiled[grid](*tensors, *numbers, *constants.values())
-            return
-        _compiled[key] = kernel[grid](
-            *tensors, *numbers, **constants, num_warps=warps, num_stages=stages
-        )
-
-
-def _on(device: torch.device) -> AbstractContextManager[None]:
-    if device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device(device)
+    if compiled is not None:
+        compiled[grid](*tensors, *numbers, *values)
+        return
+    _compiled[key] = kernel[grid](
+        *tensors, *numbers, **constants, num_warps=warps, num_stages=stages
+    )

@@ -188,3 +188,23 @@ def argmax(
     top = tl.max(best, 1)
     first = tl.min(tl.where(best == top[:, None], where, 2147483647), 1)
     tl.store(INDEX + b * M + i, first.to(tl.int64), mask=i < M)
+
+
+@triton.jit
+def prepare(
+    Z, VALID, BIAS, COLUMNS, n, stride,
+    MASKED: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """``BIAS_j = -sum_f softplus(Z[j, f])``, -inf where not VALID, and Z by columns."""
+    b = tl.program_id(1).to(tl.int64)
+    j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ok = j < n
+    bias = tl.zeros([BLOCK], tl.float32)
+    for f in tl.static_range(0, F):
+        given = tl.load(Z + (b * n + j) * F + f, mask=ok, other=0.0)
+        tl.store(COLUMNS + (b * F + f) * stride + j, given, mask=ok)
+        z = given.to(tl.float32)
+        bias -= tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+    if MASKED:
+        bias = tl.where(tl.load(VALID + b * n + j, mask=ok, other=1) != 0, bias, float("-inf"))
+    tl.store(BIAS + b * n + j, bias, mask=ok)

@@ -1,7 +1,8 @@
-"""Kernels for many small sets of Bernoulli elements: one program a set, one launch each way.
+"""The kernel for many small sets of Bernoulli elements: one program a set, one launch for all.
 
 Legend: M targets, N outputs, F features. At this size a set loss costs what its launches cost, so
-everything from the logits to the loss of a set, and back, happens in one.
+everything from the logits to the loss of a set happens in one, and the gradient as well: the
+weights it needs are at hand, and the backward pass is left with a multiplication.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ def _tile(X, rows, columns, rows_ok, F: tl.constexpr):
 
 
 @triton.jit
-def forward(
-    X, Z, VALID, WEIGHT, BIAS, LSE, LOSS, M, N,
-    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, F: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr, PRECISION: tl.constexpr,
+def set_cross_entropy(
+    X, Z, VALID, WEIGHT, BIAS, LSE, LOSS, DZ, M, N, factor,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, TERMS: tl.constexpr, GRADIENT: tl.constexpr,
+    F: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """``BIAS_j = -sum softplus(Z_j)``, ``LSE_i = logsumexp_j(X_i . Z_j + BIAS_j)`` and the loss."""
+    """``LOSS = -sum_i w_i lse_i`` of a set, ``lse_i = logsumexp_j(X_i . Z_j - sum softplus(Z_j))``.
+
+    With GRADIENT also ``DZ_j = factor sum_i w_i p_ij (X_i - sigmoid(Z_j))``; with TERMS the lse and
+    the bias are kept for other gradients.
+    """
     b = tl.program_id(0).to(tl.int64)
     X, Z, VALID, WEIGHT = X + b * M * F, Z + b * N * F, VALID + b * N, WEIGHT + b * M
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
@@ -45,40 +51,21 @@ def forward(
     s += bias[None, :]
     top = tl.max(s, 1)
     lse = top + LN_2 * tl.log2(tl.sum(tl.exp2((s - top[:, None]) * LOG2_E), 1))
-    tl.store(BIAS + b * N + j, bias, mask=j < N)
-    tl.store(LSE + b * M + i, lse, mask=i < M)
-    cost = tl.where(i < M, -lse, 0.0)
+    w = tl.where(i < M, 1.0, 0.0)
     if WEIGHTED:
-        cost *= tl.load(WEIGHT + i, mask=i < M, other=0.0)
-    tl.store(LOSS + b, tl.sum(cost, 0))
-
-
-@triton.jit
-def backward(
-    X, Z, BIAS, LSE, SCALE, WEIGHT, DZ, M, N, scale_set, factor,
-    WEIGHTED: tl.constexpr, F: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """``DZ_j = sum_i g_i p_ij (X_i - sigmoid(Z_j))`` with ``g_i = factor SCALE[b] WEIGHT_i``."""
-    b = tl.program_id(0).to(tl.int64)
-    X, Z, DZ, WEIGHT = X + b * M * F, Z + b * N * F, DZ + b * N * F, WEIGHT + b * M
-    i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
-    s = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
-    for f0 in range(0, F, BLOCK_F):
-        f = f0 + tl.arange(0, BLOCK_F)
-        x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
-        s = tl.dot(z, tl.trans(x), s, input_precision=PRECISION)
-    bias = tl.load(BIAS + b * N + j, mask=j < N, other=float("-inf"))
-    lse = tl.load(LSE + b * M + i, mask=i < M, other=float("inf"))
-    g = tl.load(SCALE + b * scale_set) * factor
-    p = tl.exp2(((s + bias[:, None]) - lse[None, :]) * LOG2_E) * g
-    if WEIGHTED:
-        p *= tl.load(WEIGHT + i, mask=i < M, other=0.0)[None, :]
-    total = tl.sum(p, 1)
-    for f0 in range(0, F, BLOCK_F):
-        f = f0 + tl.arange(0, BLOCK_F)
-        x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
-        d = tl.dot(p.to(x.dtype), x, input_precision=PRECISION)
-        d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
-        ok = (j < N)[:, None] & (f < F)[None, :]
-        tl.store(DZ + j[:, None] * F + f[None, :], d, mask=ok)
+        w = tl.load(WEIGHT + i, mask=i < M, other=0.0)
+    tl.store(LOSS + b, -tl.sum(w * lse, 0))
+    if TERMS:
+        tl.store(BIAS + b * N + j, bias, mask=j < N)
+        tl.store(LSE + b * M + i, lse, mask=i < M)
+    if GRADIENT:
+        p = tl.exp2((s - lse[:, None]) * LOG2_E) * (w * factor)[:, None]
+        total = tl.sum(p, 0)
+        p = tl.trans(p)
+        for f0 in range(0, F, BLOCK_F):
+            f = f0 + tl.arange(0, BLOCK_F)
+            x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
+            d = tl.dot(p.to(x.dtype), x, input_precision=PRECISION)
+            d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
+            ok = (j < N)[:, None] & (f < F)[None, :]
+            tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)
