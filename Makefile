@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test check format bench clean
+.PHONY: test check format bench docs clean
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
@@ -21,6 +21,11 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/losses_cpu.py
+
+# Numbers and pictures of the documents, made anew from the records.
+docs: $(STAMP)
+	$(BIN)/python docs/figures/loss_surfaces.py
+	$(BIN)/python docs/figures/kernels.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,25 +47,32 @@ def _bench_losses(options: argparse.Namespace) -> int:
         )
         return 2
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    header, *rows = _follow(measure(device, options.shapes, options.commit))
+    results: list[dict[str, Any]] = []
+    for result in measure(device, options.shapes, options.commit):
+        results.append(result)
+        _say(result)
+        if options.output:
+            _write(options.output, results)
+    header, *rows = results
     show.print_table(header, rows)
-    if options.output:
-        record = json.dumps({"header": header, "rows": rows}, indent=1) + "\n"
-        unfinished = options.output.with_suffix(".unfinished")
-        unfinished.write_text(record)
-        unfinished.replace(options.output)
     if options.plot:
         show.draw(header, rows, options.plot)
     return 0
 
 
-def _follow(results: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Pass results on, saying what has been measured: the whole takes minutes."""
-    for result in results:
-        if "impl" in result:
-            outcome = result.get("error") or f"{result['total_ms']:.3f} ms"
-            print(f"{result['shape']:>12} {result['impl']:<20} {outcome}", file=sys.stderr)
-        yield result
+def _say(result: dict[str, Any]) -> None:
+    """One line for each measurement: the whole takes minutes."""
+    if "impl" in result:
+        outcome = result.get("error") or f"{result['total_ms']:.3f} ms"
+        print(f"{result['shape']:>12} {result['impl']:<20} {outcome}", file=sys.stderr)
+
+
+def _write(path: Path, results: list[dict[str, Any]]) -> None:
+    """The record so far, in one step: a run that is stopped leaves a whole file behind."""
+    header, *rows = results
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
+    unfinished.replace(path)
 
 
 if __name__ == "__main__":

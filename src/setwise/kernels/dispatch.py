@@ -71,9 +71,10 @@ def bernoulli_set_cross_entropy(
     target: Tensor, logits: Tensor, valid: Tensor | None, weight: Tensor | None, reduction: str
 ) -> Tensor:
     """Set cross entropy of Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches."""
-    function = import_module("setwise.kernels.bernoulli").BernoulliSetCrossEntropy
+    from setwise.kernels.bernoulli import BernoulliSetCrossEntropy
+
     gradient = logits.requires_grad and torch.is_grad_enabled()
-    return function.apply(target, logits, valid, weight, reduction, gradient)
+    return BernoulliSetCrossEntropy.apply(target, logits, valid, weight, reduction, gradient)
 
 
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:

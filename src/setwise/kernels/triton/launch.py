@@ -37,13 +37,15 @@ def launch(
             launch(kernel, grid, tensors, numbers, constants, warps, stages)
         return
     # Compiled code assumes the types and the alignment of pointers, and properties of the numbers.
+    pointers = [t.data_ptr() for t in tensors]
     types = [t.dtype for t in tensors]
-    misaligned = [t.data_ptr() & 15 for t in tensors]
+    misaligned = [pointer & 15 for pointer in pointers]
     values = tuple(constants.values())
     key = (kernel, device, *types, *misaligned, numbers, values, warps, stages)
     compiled = _compiled.get(key)
     if compiled is not None:
-        compiled[grid](*tensors, *numbers, *values)
+        # Bare addresses: for a tensor the launcher would ask the driver about each pointer.
+        compiled[grid](*pointers, *numbers, *values)
         return
     _compiled[key] = kernel[grid](
         *tensors, *numbers, **constants, num_warps=warps, num_stages=stages
