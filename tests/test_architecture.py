@@ -26,9 +26,11 @@ BELOW: dict[str, set[str]] = {
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
 # Files that need an optional package; everything else reaches them by a lazy import alone.
 OPTIONAL = {
+    Path("cli.py"): {"matplotlib"},
     Path("bench/contenders.py"): {"cut_cross_entropy", "pykeops"},
     Path("bench/exponentials.py"): {"triton"},
     Path("bench/limits.py"): {"triton"},
+    Path("bench/losses.py"): {"triton"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
     **{path.relative_to(SOURCE): {"triton"} for path in (SOURCE / "kernels/triton").glob("*.py")},

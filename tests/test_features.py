@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import setwise as sw
 from setwise import Bernoulli, Categorical, Features, Gaussian, set_cross_entropy
 from setwise.features import Family
 
@@ -248,3 +250,37 @@ def test_split_refuses_another_width(features: Features) -> None:
     assert torch.cat(features.split(elements), -1).equal(elements)
     with pytest.raises(ValueError, match=f"expected {features.width} features"):
         features.split(torch.zeros(2, features.width + 1))
+
+
+class Poisson(Family):
+    """A family of one's own, with a base measure: outputs are log rates, targets counts."""
+
+    targets_are_probabilities = False
+
+    def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        return logits, logits.exp().sum(-1)
+
+    def base(self, target: Tensor) -> Tensor:
+        return -torch.lgamma(target + 1).sum(-1)
+
+    def cost(self, logits: Tensor, target: Tensor) -> Tensor:
+        nll = torch.nn.PoissonNLLLoss(reduction="none")(logits, target)
+        return (nll + torch.lgamma(target + 1)).sum(-1)
+
+    def discretise(self, logits: Tensor) -> Tensor:
+        return logits.exp().floor()
+
+    def from_probs(self, probs: Tensor) -> Tensor:
+        return probs.log()
+
+    def random_targets(self, shape: Any, generator: Any) -> Tensor:
+        return torch.randint(0, 5, (*shape, self.width), generator=generator).float()
+
+
+def test_a_family_of_ones_own_is_scored_with_its_base_measure() -> None:
+    """With a single target and a single output, every loss is the cost of the one pair."""
+    features = Features(Poisson(2), Bernoulli(1))
+    z, x = torch.randn(1, 1, 3), torch.tensor([[[4.0, 0.0, 1.0]]])
+    expected = features.cost(z, x).item()
+    for loss in (sw.set_cross_entropy, sw.set_average, sw.ordered_cross_entropy):
+        assert loss(z, x, features).item() == pytest.approx(expected, rel=1e-5)

@@ -77,6 +77,19 @@ class TestTransforms:
         assert value.dtype == torch.float32
         assert value == expected
 
+    def test_autocast_does_not_reach_the_backward_pass(
+        self, loss: Any, options: dict[str, Any]
+    ) -> None:
+        if options.get("impl") == "reference":
+            return  # whose backward pass is PyTorch's own
+        z, x, _ = _arguments()
+        grads = []
+        for enabled in (False, True):
+            leaf = z.clone().requires_grad_()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+                grads.append(torch.autograd.grad(loss(leaf, x, FEATURES, **options), leaf)[0])
+        assert grads[0].equal(grads[1])
+
     def test_half_precision_gradients(self, loss: Any, options: dict[str, Any]) -> None:
         """Computed in float32, returned in the type of the leaf."""
         z, x, _ = _arguments()
@@ -168,3 +181,22 @@ def test_values_are_checked_on_other_devices_under_anomaly_detection() -> None:
     assert not are_readable(_OnCuda())  # type: ignore[arg-type]
     with torch.autograd.set_detect_anomaly(True):
         assert are_readable(_OnCuda())  # type: ignore[arg-type]
+
+
+def test_nothing_is_read_from_tensors_without_values() -> None:
+    """Shapes can be worked out with fake tensors, as tracing tools do."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        value = sw.set_cross_entropy(torch.randn(2, 3, 4), torch.rand(2, 5, 4), reduction="none")
+    assert value.shape == (2,)
+
+
+@pytest.mark.parametrize("engine", ["reference", "chunked"])
+def test_a_nan_is_not_hidden_by_a_search_for_the_best(engine: Any) -> None:
+    from setwise.kernels import dispatch
+
+    keys = torch.randn(1, 700, 3)
+    keys[0, 3] = torch.nan
+    index = dispatch.argmax(torch.randn(1, 5, 3), keys, torch.zeros(1, 700), engine)
+    assert (index == 3).all()

@@ -15,6 +15,8 @@ def main() -> None:
     """Update docs/kernels.md and docs/figures/kernels.png."""
     page = ROOT / "docs" / "kernels.md"
     page.write_text(document.update(page, RECORD))
+    if not RECORD.exists():
+        return
     record = json.loads(RECORD.read_text())
     show.draw(record["header"], record["rows"], ROOT / "docs" / "figures" / "kernels.png")
 

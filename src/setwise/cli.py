@@ -37,6 +37,10 @@ def _bench_losses(options: argparse.Namespace) -> int:
     import torch
 
     from setwise.bench import show
+
+    if options.plot:
+        import matplotlib  # noqa: F401  found missing now, not after minutes of measuring
+
     from setwise.bench.losses import SHAPES, SWEEP, measure
 
     unknown = sorted(set(options.shapes) - set(SHAPES | SWEEP))

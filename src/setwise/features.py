@@ -7,8 +7,8 @@ element ``x_i`` under an output element ``y_j`` is a biased dot product::
 
     -H(x_i, y_j) = T(x_i) . eta(y_j) - A(y_j) + h(x_i)
 
-A family supplies ``eta`` and ``A`` (and, where they are not trivial, ``T`` and ``h``); the
-pairwise engine needs to know nothing else about it.
+``T(x) = x`` for every family here. A family supplies ``eta``, ``A`` and, where it is not zero,
+``h``; the pairwise engine needs to know nothing else about it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Family(ABC):
 
     # Whether targets are probabilities; a target outside [0, 1] is then an error.
     targets_are_probabilities = True
+    # Whether the cost stays the same when outputs and targets are moved by the same amount.
+    only_differences_matter = False
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -59,6 +61,10 @@ class Family(ABC):
     @abstractmethod
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """``eta(y)`` of shape [*, N, width] and ``A(y)`` of shape [*, N]."""
+
+    def base(self, target: Tensor) -> Tensor | None:
+        """``h(x)`` of shape [*, M], or None where it is zero."""
+        return None
 
     @abstractmethod
     def cost(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -101,12 +107,14 @@ class Bernoulli(Family):
         return torch.logit(_inside_unit_interval(probs))
 
     def random_targets(self, shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
-        return torch.randint(0, 2, (*shape, self.width), generator=generator).float()
+        size = (*shape, self.width)
+        return torch.randint(0, 2, size, generator=generator, device=_home(generator)).float()
 
 
 @dataclass(frozen=True)
 class Categorical(Family):
-    """One choice among ``width`` classes; outputs are logits, targets one-hot or distributions.
+    """One choice among ``width`` classes; outputs are logits, targets one-hot or distributions
+    (their sum is not checked).
 
     ``scored_as="categorical"`` is the ordinary softmax cross entropy. ``scored_as="bernoulli"``
     takes the softmax probabilities and scores each as an independent Bernoulli, which also
@@ -148,7 +156,8 @@ class Categorical(Family):
         return _inside_unit_interval(probs).log()
 
     def random_targets(self, shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
-        classes = torch.randint(0, self.width, (*shape, 1), generator=generator)
+        size, home = (*shape, 1), _home(generator)
+        classes = torch.randint(0, self.width, size, generator=generator, device=home)
         return _is_class(classes, self.width).float()
 
 
@@ -163,6 +172,7 @@ class Gaussian(Family):
     scale: float = 1.0
 
     targets_are_probabilities = False
+    only_differences_matter = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,7 +185,6 @@ class Gaussian(Family):
         return (target - logits).square().sum(-1) / (2 * self.scale**2)
 
     def base(self, target: Tensor) -> Tensor:
-        """``h(x)``, the only one of the families here that is not zero."""
         return -target.square().sum(-1) / (2 * self.scale**2)
 
     def discretise(self, logits: Tensor) -> Tensor:
@@ -185,7 +194,8 @@ class Gaussian(Family):
         return probs
 
     def random_targets(self, shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
-        return torch.randn((*shape, self.width), generator=generator) * self.scale
+        size = (*shape, self.width)
+        return torch.randn(size, generator=generator, device=_home(generator)) * self.scale
 
 
 class Features:
@@ -256,7 +266,7 @@ class Features:
     def random_targets(
         self, shape: Sequence[int], generator: torch.Generator | None = None
     ) -> Tensor:
-        """Random target elements of shape [*shape, F], for trials and tests."""
+        """Random target elements [*shape, F], on the generator's device, for trials and tests."""
         return torch.cat([block.random_targets(shape, generator) for block in self.blocks], -1)
 
     def cost(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -281,12 +291,14 @@ class Features:
         statistics, naturals, log_partitions, bases = [], [], [], []
         parts = zip(self.blocks, self.split(logits), self.split(target), strict=True)
         for block, y, x in parts:
-            if isinstance(block, Gaussian):
-                # Only differences matter, but far from the origin the squares of the dot-product
-                # form cancel badly in floating point: move the origin among the targets.
+            if block.only_differences_matter:
+                # Far from the origin the squares of the dot-product form cancel badly in floating
+                # point: move the origin among the targets.
                 origin = _mean_element(x.detach(), target_valid)
                 x, y = x - origin, y - origin
-                bases.append(_times(block.weight, block.base(x)))
+            base = block.base(x)
+            if base is not None:
+                bases.append(_times(block.weight, base))
             natural, log_partition = block.natural(y)
             statistics.append(x)
             naturals.append(_times(block.weight, natural))
@@ -297,6 +309,10 @@ class Features:
             torch.stack(log_partitions).sum(0),
             torch.stack(bases).sum(0) if bases else None,
         )
+
+
+def _home(generator: torch.Generator | None) -> torch.device | None:
+    return None if generator is None else generator.device
 
 
 def _times(weight: float, values: Tensor) -> Tensor:

@@ -11,11 +11,14 @@ import math
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def are_readable(tensor: Tensor) -> bool:
     """Whether the values of a tensor can be looked at for free."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    if _get_current_dispatch_mode() is not None:  # fake tensors and tracing: there are no values
         return False
     return tensor.device.type == "cpu" or (
         tensor.device.type != "meta" and torch.is_anomaly_enabled()

@@ -39,7 +39,11 @@ def dense(logits: Tensor, target: Tensor) -> Tensor:
 
 def available(device: str) -> list[Contender]:
     """The contenders that can run on this device with what is installed."""
-    contenders = [Contender("dense", dense), Contender("compiled", torch.compile(dense))]
+    # Compiled for each shape alone: one graph for any shape would be slower.
+    contenders = [
+        Contender("dense", dense),
+        Contender("compiled", torch.compile(dense, dynamic=False)),
+    ]
     if device == "cuda":
         contenders += [
             Contender("setwise-tf32", sw.set_cross_entropy),

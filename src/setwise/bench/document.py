@@ -11,10 +11,11 @@ PEERS = ("dense", "compiled", "cut-cross-entropy", "setwise-tf32", "setwise-bf16
 
 
 def update(document: Path, record: Path) -> str:
-    """The text of the document with its table made anew from the record."""
+    """The text of the document with its table made anew; empty while there is no record."""
     before, rest = document.read_text().split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{table(json.loads(record.read_text()))}{END}{after}"
+    made = table(json.loads(record.read_text())) if record.exists() else ""
+    return f"{before}{BEGIN}\n{made}{END}{after}"
 
 
 def table(record: dict[str, Any]) -> str:

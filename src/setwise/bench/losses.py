@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch import Tensor
 
 import setwise as sw
@@ -36,7 +37,15 @@ CPU_SCORES = 5e8
 def measure(device: str, names: list[str], commit: str | None) -> Iterator[dict[str, Any]]:
     """Yield the header, then one row for each shape and contender as it is measured."""
     # Peers and we alike: products of float32 may be formed in tf32.
+    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
+    try:
+        yield from _measure(device, names, commit)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _measure(device: str, names: list[str], commit: str | None) -> Iterator[dict[str, Any]]:
     rates = ceilings(device)
     yield {
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
@@ -53,6 +62,7 @@ def measure(device: str, names: list[str], commit: str | None) -> Iterator[dict[
             continue
         if device == "cpu" and B * N * N > CPU_SCORES:
             continue
+        torch._dynamo.reset()  # nothing compiled for another shape may serve this one
         for contender in contenders:
             row = {"shape": name, "B": B, "N": N, "F": width, "impl": contender.name}
             yield row | _measure_one(contender, (B, N, width), device, rates)

@@ -55,6 +55,8 @@ def pad_sets(
 def unpad_sets(padded: Tensor) -> list[Tensor]:
     """The real elements [n, F] of each padded set [B, size, F + 1]: those whose flag is below 1/2.
 
+    For targets and for outputs in their space; logits go through ``Features.discretise`` first.
+
     >>> [len(elements) for elements in unpad_sets(pad_sets([torch.ones(1, 2), torch.ones(3, 2)]))]
     [1, 3]
     """

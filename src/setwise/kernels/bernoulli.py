@@ -10,7 +10,7 @@ reduction over the batch are part of the same function, and so are their gradien
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -40,7 +40,6 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         reduction: str,
         gradient: bool,
     ) -> Tensor:
-        target, logits = target.contiguous(), logits.contiguous()
         ctx.reduction = reduction
         if max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS:
             return _small_forward(ctx, target, logits, valid, weight, gradient)
@@ -54,7 +53,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         need_target, need_logits, _, need_weight, *_ = ctx.needs_input_grad
-        if need_weight or torch.is_grad_enabled():
+        if need_weight or torch.is_grad_enabled() or not _is_array(grad):
             return _general_backward(ctx, grad)
         target, logits, _, weight, bias, lse, d_logits = ctx.saved_tensors
         incoming = _incoming(grad, ctx.reduction, len(logits))
@@ -71,6 +70,15 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
                 logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True, weight=weight
             )
         return d_target, d_logits, None, None, None, None
+
+
+def _is_array(grad: Tensor) -> bool:
+    """Whether a tensor has memory of its own that a kernel can read; mapped gradients do not."""
+    try:
+        grad.data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
 
 
 def _factor(reduction: str, sets: int) -> float:
@@ -117,11 +125,12 @@ def _small_forward(
     )
     numbers = (M, N, _factor(ctx.reduction, B))
     launch(small.set_cross_entropy, (B, 1, 1), tensors, numbers, constants, warps, 2)
-    ctx.save_for_backward(target, logits, valid, weight, bias, lse, d_logits if gradient else None)
+    terms = (bias, lse) if need_target else (None, None)
+    ctx.save_for_backward(target, logits, valid, weight, *terms, d_logits if gradient else None)
     return _reduced(per_set, ctx.reduction)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _small_options(
     M: int,
     N: int,

@@ -80,9 +80,9 @@ def logsumexp_backward(
 
     What is not needed comes back with no rows at all.
     """
-    d_queries = torch.zeros_like(queries if need_queries else queries[:, :0])
-    d_keys = torch.zeros_like(keys if need_keys else keys[:, :0])
-    d_bias = torch.zeros_like(bias)
+    d_queries = queries.new_zeros((queries if need_queries else queries[:, :0]).shape)
+    d_keys = keys.new_zeros((keys if need_keys else keys[:, :0]).shape)
+    d_bias = bias.new_zeros(bias.shape)
     for b, i in _row_blocks(queries, keys):
         for j in _key_blocks(keys):
             p = _weights(queries, keys, bias, lse, b, i, j).mul_(grad[b, i, None])
@@ -117,13 +117,13 @@ def logsumexp_double_backward(
     # c_ij is itself a score: of [u, queries] against [keys, v] with bias w.
     left, right = torch.cat([u, queries], dim=-1), torch.cat([keys, v], dim=-1)
 
-    mean = torch.zeros_like(grad)
+    mean = grad.new_zeros(grad.shape)
     for b, i in _row_blocks(queries, keys):
         for j in _key_blocks(keys):
             p = _weights(queries, keys, bias, lse, b, i, j)
             mean[b, i] += p.mul_(_tile(left, right, w, b, i, j)).sum(dim=-1)
 
-    d_queries, d_keys, d_bias = (torch.zeros_like(t) for t in (queries, keys, bias))
+    d_queries, d_keys, d_bias = (t.new_zeros(t.shape) for t in (queries, keys, bias))
     for b, i in _row_blocks(queries, keys):
         for j in _key_blocks(keys):
             p = _weights(queries, keys, bias, lse, b, i, j).mul_(grad[b, i, None])
@@ -141,7 +141,7 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     for b, i in _row_blocks(queries, keys):
         for j in _key_blocks(keys):
             value, where = _tile(queries, keys, bias, b, i, j).max(dim=-1)
-            better = value > best[b, i]
+            better = (value > best[b, i]) | value.isnan()  # NaN wins, so that it is seen
             best[b, i] = torch.where(better, value, best[b, i])
             index[b, i] = torch.where(better, where + j.start, index[b, i])
     return index

@@ -7,46 +7,42 @@ query has at least one key whose bias is finite.
 from __future__ import annotations
 
 import warnings
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from setwise.kernels import operators, reference
+from setwise.kernels.precision import full_precision
 
 Engine = Literal["reference", "chunked", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
 
-_TRITON_INSTALLED = find_spec("triton") is not None
+# The first release whose compiled kernels are started the way `triton.launch` does it.
+OLDEST_TRITON = (3, 4)
 
 # Up to this many scores the dense engine is at least as fast (benchmarks/losses_cpu.py) and its
 # memory is of no account.
 DENSE_SCORES = 2**20
 
 
-def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
-    """Keep autocast away: a score is a small difference of large terms."""
-    kind = tensor.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return nullcontext()
-    return torch.autocast(kind, enabled=False)
-
-
 def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
     """The engine asked for, or the best one for these tensors; one asked for is never replaced."""
     if impl == "triton":
-        _require_triton(queries)
+        _require_triton(queries, keys)
+    if queries.shape[0] == 0:
+        return "reference"  # nothing to do, and kernels cannot be started for nothing
     if impl != "auto":
         return impl
     if queries.device.type == "cuda" and queries.dtype != torch.float64:
-        if _has_triton():
+        if _has_triton() and _fits_triton(queries, keys):
             return "triton"
-        _warn_without_triton()
+        if not _has_triton():
+            _warn_without_triton()
     scores = queries.shape[0] * queries.shape[1] * keys.shape[1]
     return "reference" if scores <= DENSE_SCORES else "chunked"
 
@@ -73,6 +69,10 @@ def bernoulli_set_cross_entropy(
     """Set cross entropy of Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches."""
     from setwise.kernels.bernoulli import BernoulliSetCrossEntropy
 
+    # Kernels read plain arrays. Here, not in the function: its gradients are of what it was given.
+    target, logits = target.contiguous(), logits.contiguous()
+    valid = None if valid is None else valid.contiguous()
+    weight = None if weight is None else weight.contiguous()
     gradient = logits.requires_grad and torch.is_grad_enabled()
     return BernoulliSetCrossEntropy.apply(target, logits, valid, weight, reduction, gradient)
 
@@ -92,27 +92,48 @@ def scores(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     return reference.scores(queries, keys, bias)
 
 
+def _triton_version() -> tuple[int, ...] | None:
+    try:
+        return tuple(int(part) for part in version("triton").split(".")[:2])
+    except PackageNotFoundError:
+        return None
+
+
+_TRITON = _triton_version()
+
+
 def _has_triton() -> bool:
-    return _TRITON_INSTALLED
+    return _TRITON is not None and _TRITON >= OLDEST_TRITON
+
+
+def _fits_triton(queries: Tensor, keys: Tensor) -> bool:
+    """Whether positions inside one set fit the 32 bits the kernels count them with."""
+    return max(t.shape[1] * t.shape[2] for t in (queries, keys)) < 2**31
 
 
 @cache
 def _warn_without_triton() -> None:
     """Once: a cached function runs its body the first time only."""
     warnings.warn(
-        "Triton is not installed, so set losses on CUDA run on slower engines; "
-        "install it with: pip install triton",
+        f"Triton {OLDEST_TRITON[0]}.{OLDEST_TRITON[1]} or newer is not installed, so set losses on "
+        f"CUDA run on slower engines; install it with: pip install -U triton",
         stacklevel=2,
     )
 
 
-def _require_triton(tensor: Tensor) -> None:
+def _require_triton(queries: Tensor, keys: Tensor) -> None:
+    problem = None
     if not _has_triton():
-        raise ValueError("impl: 'triton' needs Triton, which is not installed: pip install triton")
-    if tensor.dtype == torch.float64:
-        raise ValueError("impl: 'triton' computes in float32; use 'chunked' for float64 tensors")
-    if tensor.device.type == "cpu" and not _interprets():
-        raise ValueError("impl: 'triton' needs CUDA tensors, got CPU ones; use 'auto' or 'chunked'")
+        needed = ".".join(map(str, OLDEST_TRITON))
+        problem = f"needs Triton {needed} or newer, which is not installed: pip install -U triton"
+    elif queries.dtype == torch.float64:
+        problem = "computes in float32; use 'chunked' for float64 tensors"
+    elif queries.device.type != "cuda" and not _interprets():
+        problem = f"needs CUDA tensors, got {queries.device}; use 'auto' or 'chunked'"
+    elif not _fits_triton(queries, keys):
+        problem = "takes sets of less than 2^31 numbers; use 'chunked'"
+    if problem:
+        raise ValueError(f"impl: 'triton' {problem}")
 
 
 def _interprets() -> bool:

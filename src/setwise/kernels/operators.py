@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import chunked
+from setwise.kernels.precision import full_precision
 
 
 def _engine(name: str) -> Any:
@@ -28,7 +29,8 @@ def _engine(name: str) -> Any:
 @torch.library.custom_op("setwise::logsumexp", mutates_args=())
 def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
     """``logsumexp_j(queries_i . keys_j + bias_j)``: [B, M, F], [B, N, F], [B, N] -> [B, M]."""
-    return _engine(engine).logsumexp(queries, keys, bias)
+    with full_precision(queries):
+        return _engine(engine).logsumexp(queries, keys, bias)
 
 
 @torch.library.custom_op("setwise::logsumexp_backward", mutates_args=())
@@ -42,9 +44,10 @@ def logsumexp_backward(
     need_keys: bool,
     engine: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _engine(engine).logsumexp_backward(
-        grad, queries, keys, bias, lse, need_queries, need_keys
-    )
+    with full_precision(queries):
+        return _engine(engine).logsumexp_backward(
+            grad, queries, keys, bias, lse, need_queries, need_keys
+        )
 
 
 @torch.library.custom_op("setwise::logsumexp_double_backward", mutates_args=())
@@ -58,7 +61,8 @@ def logsumexp_double_backward(
     bias: Tensor,
     lse: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return chunked.logsumexp_double_backward(u, v, w, grad, queries, keys, bias, lse)
+    with full_precision(queries):
+        return chunked.logsumexp_double_backward(u, v, w, grad, queries, keys, bias, lse)
 
 
 @torch.library.custom_op("setwise::argmax", mutates_args=())
@@ -88,9 +92,9 @@ def _(
     need_keys: bool,
     engine: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    d_queries = torch.empty_like(queries if need_queries else queries[:, :0])
-    d_keys = torch.empty_like(keys if need_keys else keys[:, :0])
-    return d_queries, d_keys, torch.empty_like(bias)
+    d_queries = queries.new_empty((queries if need_queries else queries[:, :0]).shape)
+    d_keys = keys.new_empty((keys if need_keys else keys[:, :0]).shape)
+    return d_queries, d_keys, bias.new_empty(bias.shape)
 
 
 @logsumexp_double_backward.register_fake
@@ -104,7 +108,7 @@ def _(
     bias: Tensor,
     lse: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    a, b, c, d = (torch.empty_like(t) for t in (grad, queries, keys, bias))
+    a, b, c, d = (t.new_empty(t.shape) for t in (grad, queries, keys, bias))
     return a, b, c, d
 
 

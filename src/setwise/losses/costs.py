@@ -17,7 +17,8 @@ from torch import Tensor
 from setwise.arguments import Sets, reduce_sets
 from setwise.features import Bernoulli, DotProduct, Features
 from setwise.kernels import dispatch
-from setwise.kernels.dispatch import Impl, full_precision
+from setwise.kernels.dispatch import Impl
+from setwise.kernels.precision import full_precision
 
 
 def set_cross_entropies(sets: Sets, temperature: float, impl: Impl, reduction: str) -> Tensor:
@@ -138,7 +139,7 @@ def _factors(sets: Sets) -> DotProduct:
 
 
 def _rows(elements: Tensor, index: Tensor) -> Tensor:
-    # Indexing rather than gather: its backward adds up in a fixed order on every device.
+    # Indexing rather than gather: on CUDA its backward adds up in a fixed order.
     batch = torch.arange(elements.shape[0], device=elements.device).unsqueeze(-1)
     return elements[batch, index]
 

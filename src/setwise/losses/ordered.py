@@ -6,7 +6,7 @@ from torch import Tensor
 
 from setwise.arguments import Reduction, check_call
 from setwise.features import Features
-from setwise.kernels.dispatch import full_precision
+from setwise.kernels.precision import full_precision
 from setwise.losses.costs import finish, weighted
 
 

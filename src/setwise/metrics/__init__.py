@@ -12,27 +12,22 @@ from setwise.metrics.matching import matched_error, multiset_equality
 from setwise.metrics.success import set_success
 
 if TYPE_CHECKING:
-    from setwise.metrics.classes import (
-        CardinalityError,
-        MatchedError,
-        MultisetEquality,
-        SetSuccess,
-    )
+    from setwise.metrics.classes import CardinalityError as CardinalityError
+    from setwise.metrics.classes import MatchedError as MatchedError
+    from setwise.metrics.classes import MultisetEquality as MultisetEquality
+    from setwise.metrics.classes import SetSuccess as SetSuccess
 
-__all__ = [
-    "CardinalityError",
-    "MatchedError",
-    "MultisetEquality",
-    "SetSuccess",
-    "cardinality_error",
-    "matched_error",
-    "multiset_equality",
-    "set_success",
-]
+__all__ = ["cardinality_error", "matched_error", "multiset_equality", "set_success"]
+
+_CLASSES = ("CardinalityError", "MatchedError", "MultisetEquality", "SetSuccess")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_CLASSES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         from setwise.metrics import classes

@@ -15,7 +15,7 @@ from torch import Tensor
 from setwise.arguments import check_call
 from setwise.features import Categorical, Family, Features, Gaussian
 from setwise.kernels import reference
-from setwise.kernels.dispatch import full_precision
+from setwise.kernels.precision import full_precision
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ def prepare(
     tolerance: float = 0.0,
 ) -> Elements:
     """Check a call of a metric and discretise its outputs."""
-    if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance >= 0):
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float):
+        raise TypeError(f"tolerance: expected a number, got {tolerance!r}")
+    if not 0 <= tolerance < math.inf:
         raise ValueError(f"tolerance: must be finite and not negative, got {tolerance!r}")
     sets = check_call(input, target, features, input_valid, target_valid, None, reduction)
     target_mask, output_mask = sets.masks()

@@ -42,7 +42,7 @@ def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, columns: Tensor | Non
         constants |= {"BLOCK_F": tiles.f, "PRECISION": precision()}
     launch(
         kernel,
-        (programs, B, splits),
+        (programs * B, splits, 1),
         (queries, keys, bias, lse),
         numbers,
         constants,
@@ -86,7 +86,7 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     else:
         kernel, numbers = products.argmax, (M, N)
         constants |= {"BLOCK_F": tiles.f, "PRECISION": precision()}
-    grid = (blocks_in(M, tiles.a), B, 1)
+    grid = (blocks_in(M, tiles.a) * B, 1, 1)
     launch(
         kernel, grid, (queries, keys, bias, index), numbers, constants, tiles.warps, tiles.stages
     )
@@ -103,7 +103,7 @@ def bernoulli_logsumexp(
     constants: dict[str, Any] = {"MASKED": valid is not None, "F": F}
     if F <= points.MAX_FEATURES:
         columns = logits.new_empty(B, F, 16 * blocks_in(N, 16))
-        grid, numbers = (blocks_in(N, 512), B, 1), (N, columns.shape[2])
+        grid, numbers = (blocks_in(N, 512) * B, 1, 1), (N, columns.shape[2])
         tensors = (logits, mask, bias, columns)
         launch(points.prepare, grid, tensors, numbers, constants | {"BLOCK": 512}, 4, 1)
         return bias, logsumexp(target, logits, bias, columns)
@@ -159,15 +159,22 @@ def gradients(
     else:
         second, others_t = _second_operand(others, probabilities=sigmoid)
         largest = scale
-        if second == "half":
+        scaled = others_t.dtype == torch.float16
+        if scaled and owns_keys:
             largest = scale.abs().amax() * abs(factor)
             largest = largest if weight is None else largest * weight.amax()
         kernel = products.gradients
         tensors = (owners, others, others_t, *terms, largest, *results)
         numbers = (n_a, n_c, per_split, B, *strides, factor)
-        constants |= {"SECOND": second, "F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+        constants |= {
+            "SECOND": second,
+            "SCALED": scaled,
+            "F": F,
+            "BLOCK_A": tiles.a,
+            "BLOCK_C": tiles.c,
+        }
         constants |= {"BLOCK_F": tiles.f, "BLOCK_D": tiles.d, "PRECISION": precision()}
-    grid = (programs, B, splits * chunks)
+    grid = (programs * B, splits * chunks, 1)
     launch(kernel, grid, tensors, numbers, constants, tiles.warps, tiles.stages)
     if splits == 1:
         return d_owners[0], d_bias[0]
@@ -175,10 +182,16 @@ def gradients(
 
 
 def precision() -> str:
-    """How float32 products are formed, from PyTorch's own setting for matrix products."""
-    return {"highest": "ieee", "high": "tf32x3", "medium": "tf32"}[
-        torch.get_float32_matmul_precision()
-    ]
+    """How float32 products are formed, from PyTorch's own setting for matrix products.
+
+    PyTorch has an older setting of three levels and a newer one per backend, and lets only one of
+    them be read once the newer has been used.
+    """
+    try:
+        older = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
+    return {"highest": "ieee", "high": "tf32x3", "medium": "tf32"}[older]
 
 
 def _columns(elements: Tensor) -> Tensor:

@@ -7,13 +7,14 @@ choice depends on, and started directly.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
-INTERPRETED = bool(triton.knobs.runtime.interpret)
+# Kernels are made for the interpreter or for the device when their module is first imported.
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 _compiled: dict[tuple[Any, ...], Any] = {}
 
@@ -28,6 +29,7 @@ def launch(
     stages: int,
 ) -> None:
     """Run ``kernel(*tensors, *numbers, **constants)``, which must be the order of its arguments."""
+    assert all(t.is_contiguous() for t in tensors)
     if INTERPRETED:
         kernel[grid](*tensors, *numbers, **constants)
         return
@@ -40,8 +42,12 @@ def launch(
     pointers = [t.data_ptr() for t in tensors]
     types = [t.dtype for t in tensors]
     misaligned = [pointer & 15 for pointer in pointers]
+    # Of an integer only these properties are compiled in, of other numbers nothing.
+    properties = [
+        (n == 1, n % 16 == 0, n >= 2**31) if isinstance(n, int) else None for n in numbers
+    ]
     values = tuple(constants.values())
-    key = (kernel, device, *types, *misaligned, numbers, values, warps, stages)
+    key = (kernel, device, *types, *misaligned, *properties, values, warps, stages)
     compiled = _compiled.get(key)
     if compiled is not None:
         # Bare addresses: for a tensor the launcher would ask the driver about each pointer.

@@ -57,9 +57,10 @@ def logsumexp(
     Two walks, one for the maximum and one for the sum: an online maximum would cost a reduction
     across threads and a rescaling at every step, more than computing the scores again.
     """
-    b, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
+    blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
-    i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     q0, q1 = _owner(Q, i, i < M, 0, F), _owner(Q, i, i < M, 1, F)
     q2, q3 = _owner(Q, i, i < M, 2, F), _owner(Q, i, i < M, 3, F)
     start = split * keys_per_split
@@ -95,11 +96,12 @@ def gradients(
     BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners; see `products.gradients`."""
-    b, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
+    blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
     A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * F * stride, ALPHA + b * n_a, GAMMA + b * n_c
     SCALE += b * scale_set
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
-    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf")) * LOG2_E
     if not OWNS_KEYS:
@@ -169,9 +171,10 @@ def argmax(
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``INDEX[b, i] = argmax_j(Q[b, i] . K[b, j] + BIAS[b, j])``, the first of equals."""
-    b = tl.program_id(1).to(tl.int64)
+    blocks = tl.cdiv(M, BLOCK_A)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
-    i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     q0, q1 = _owner(Q, i, i < M, 0, F), _owner(Q, i, i < M, 1, F)
     q2, q3 = _owner(Q, i, i < M, 2, F), _owner(Q, i, i < M, 3, F)
     best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
@@ -182,6 +185,7 @@ def argmax(
         k0, k1 = _column(K, j, j < N, 0, F, stride), _column(K, j, j < N, 1, F, stride)
         k2, k3 = _column(K, j, j < N, 2, F, stride), _column(K, j, j < N, 3, F, stride)
         s = _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
+        s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
         better = s > best
         best = tl.where(better, s, best)
         where = tl.where(better, j[None, :], where)
@@ -196,8 +200,9 @@ def prepare(
     MASKED: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """``BIAS_j = -sum_f softplus(Z[j, f])``, -inf where not VALID, and Z by columns."""
-    b = tl.program_id(1).to(tl.int64)
-    j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    blocks = tl.cdiv(n, BLOCK)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
+    j = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     ok = j < n
     bias = tl.zeros([BLOCK], tl.float32)
     for f in tl.static_range(0, F):

@@ -54,9 +54,10 @@ def logsumexp(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split."""
-    b, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
+    blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
-    i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     q = _tile(Q, i, tl.arange(0, BLOCK_F), i < M, F, F % BLOCK_F == 0)
     top = tl.full([BLOCK_A], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_A], tl.float32)
@@ -80,10 +81,21 @@ def logsumexp(
 
 
 @triton.jit
+def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
+    """Weights rounded as the tensor cores will see them: to 16 bits, or to the 19 of tf32."""
+    if kind != tl.float32:
+        return p.to(kind)
+    if PRECISION == "tf32":
+        return (p.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    return p
+
+
+@triton.jit
 def gradients(
     A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, DA, DBIAS, n_a, n_c, others_per_split, batch,
     scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, WEIGHTED: tl.constexpr, SECOND: tl.constexpr,
+    SCALED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -102,23 +114,25 @@ def gradients(
     SECOND says how the second product, weights times C, gets its C. "same": the tile of the first
     product, or another of its kind. "transposed": tensor cores take 32-bit operands only with the
     summed dimension contiguous, so C_T is C transposed. "half": C_T is C in float16, which has the
-    mantissa of tf32 at twice its speed; the weights are scaled into its range by ``LARGEST``, the
-    largest |g|. That needs a C in [0, 1] as the target of a Bernoulli is.
+    mantissa of tf32 at twice its speed. That needs a C in [0, 1], as the target of a Bernoulli is.
+    With SCALED, weights in float16 are brought into its range by ``LARGEST``, the largest |g|
+    (which is applied last where the owners are queries).
     """
-    b, chunks = tl.program_id(1).to(tl.int64), tl.cdiv(F, BLOCK_D)
-    chunk, split = tl.program_id(2) % chunks, tl.program_id(2) // chunks
+    blocks, chunks = tl.cdiv(n_a, BLOCK_A), tl.cdiv(F, BLOCK_D)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
+    chunk, split = tl.program_id(1) % chunks, tl.program_id(1) // chunks
     A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * n_c * F, ALPHA + b * n_a, GAMMA + b * n_c
     C_T += b * n_c * F
     SCALE += b * scale_set
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
-    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     d = chunk * BLOCK_D + tl.arange(0, BLOCK_D)
     alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf"))
     a_tile = _tile(A, a, tl.arange(0, BLOCK_F), a_ok, F, F % BLOCK_F == 0)
-    if SECOND == "half":
-        largest = tl.load(LARGEST)
-        to_half = tl.where(largest > 0, HALF_RANGE / largest, 0.0)
+    if SCALED:
+        largest = tl.load(LARGEST) if OWNS_KEYS else 1.0
+        into_range = HALF_RANGE / tl.where(largest > 0, largest, 1.0)
     sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
     weight = tl.zeros([BLOCK_A], tl.float32)
     start = split * others_per_split
@@ -138,13 +152,14 @@ def gradients(
             scale = tl.load(SCALE + c * scale_row, mask=c_ok, other=0.0) * factor
             if WEIGHTED:
                 scale *= tl.load(WEIGHT + c, mask=c_ok, other=0.0)
-            if SECOND == "half":
-                scale *= to_half
+            if SCALED:
+                scale *= into_range
             p *= scale[None, :]
         else:
             lse = tl.where(alpha == float("-inf"), float("inf"), alpha)
             p = tl.exp2(((s + gamma[None, :]) - lse[:, None]) * LOG2_E)
-        weight += tl.sum(p, 1)
+            if SCALED:
+                p *= into_range
         if SECOND == "transposed":
             ok = (d < F)[:, None] & c_ok[None, :]
             second = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
@@ -154,11 +169,13 @@ def gradients(
             second = c_tile
         else:
             second = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
-        sums = tl.dot(p.to(second.dtype), second, sums, input_precision=PRECISION)
-    if SECOND == "half":
-        from_half = largest / HALF_RANGE
-        sums *= from_half
-        weight *= from_half
+        # The total of the weights as they are multiplied: both shares of a gradient must cancel.
+        p = as_multiplied(p, second.dtype, PRECISION)
+        weight += tl.sum(p.to(tl.float32), 1)
+        sums = tl.dot(p, second, sums, input_precision=PRECISION)
+    if SCALED:
+        sums *= largest / HALF_RANGE
+        weight *= largest / HALF_RANGE
     if SIGMOID:
         sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
     if not OWNS_KEYS:
@@ -180,9 +197,10 @@ def argmax(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """``INDEX[b, i] = argmax_j(Q[b, i] . K[b, j] + BIAS[b, j])``, the first of equals."""
-    b = tl.program_id(1).to(tl.int64)
+    blocks = tl.cdiv(M, BLOCK_A)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
-    i = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
+    i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     q = _tile(Q, i, tl.arange(0, BLOCK_F), i < M, F, F % BLOCK_F == 0)
     best = tl.full([BLOCK_A], float("-inf"), tl.float32)
     where = tl.zeros([BLOCK_A], tl.int32)
@@ -194,6 +212,7 @@ def argmax(
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
         )  # fmt: skip
         s += bias[None, :]
+        s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
         top = tl.max(s, 1)
         first = tl.min(tl.where(s == top[:, None], j[None, :], 2147483647), 1)
         where = tl.where(top > best, first, where)

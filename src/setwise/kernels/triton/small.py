@@ -10,6 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.products import as_multiplied
+
 MAX_ELEMENTS = 64
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -59,13 +61,18 @@ def set_cross_entropy(
         tl.store(BIAS + b * N + j, bias, mask=j < N)
         tl.store(LSE + b * M + i, lse, mask=i < M)
     if GRADIENT:
-        p = tl.exp2((s - lse[:, None]) * LOG2_E) * (w * factor)[:, None]
-        total = tl.sum(p, 0)
-        p = tl.trans(p)
+        # Weights in [0, 1] until the end: a 16-bit product has no room for those of a large batch.
+        # Their total is that of the rounded ones, so that both shares of a gradient cancel.
+        largest = tl.max(w, 0)
+        share = w / tl.where(largest > 0, largest, 1.0)
+        p = tl.trans(tl.exp2((s - lse[:, None]) * LOG2_E) * share[:, None])
+        p = as_multiplied(p, X.dtype.element_ty, PRECISION)
+        total = tl.sum(p.to(tl.float32), 1)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
             x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
-            d = tl.dot(p.to(x.dtype), x, input_precision=PRECISION)
+            d = tl.dot(p, x, input_precision=PRECISION)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
+            d *= factor * largest
             ok = (j < N)[:, None] & (f < F)[None, :]
             tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)

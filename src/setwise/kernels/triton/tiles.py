@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import torch
 
@@ -25,7 +25,7 @@ class Tiles:
     stages: int
 
 
-@cache
+@lru_cache(maxsize=1024)
 def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     """For the walk of M queries over N keys."""
     if F <= points.MAX_FEATURES:
@@ -39,7 +39,7 @@ def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def backward_tiles(n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: str) -> Tiles:
     """For the walk of n_a owners over n_c others; all features of an owner stay in registers."""
     if F <= points.MAX_FEATURES:

@@ -1,0 +1,350 @@
+"""The Triton kernels in Triton's interpreter, against dense float64; tests/gpu has them compiled.
+
+A result is judged by its error, which may exceed that of the dense float32 computation by a
+rounding. Errors are largest differences, in units of the largest exact entry.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+from setwise.kernels import dispatch, operators, reference
+
+pytest.importorskip("triton")
+
+from setwise.kernels import bernoulli
+from setwise.kernels.triton import engine, tiles
+
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
+    # NumPy would have warned of log(0), for a walk over masked keys alone, and of 0/0, not used.
+    pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
+]
+Shape = tuple[int, int, int, int]  # sets, queries or targets, keys or outputs, features
+
+EXACT = 1e-5  # the interpreter computes products exactly
+HALF = 2e-3  # but weights may have been rounded before, to float16 or to the bits of TF32
+
+
+@pytest.fixture
+def set_precision() -> Iterator[Callable[[str], None]]:
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.fixture(autouse=True)
+def ordered_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled kernels get their constants by position, which the interpreter would not notice."""
+    honest = engine.launch
+
+    def checked(kernel: Any, grid: Any, tensors: Any, numbers: Any, constants: Any, *rest: Any):
+        names = list(inspect.signature(kernel.fn).parameters)
+        assert names[len(tensors) + len(numbers) :] == list(constants)
+        honest(kernel, grid, tensors, numbers, constants, *rest)
+
+    monkeypatch.setattr(engine, "launch", checked)
+    monkeypatch.setattr(bernoulli, "launch", checked)
+
+
+def compare(call: Callable[..., list[Tensor]], leaves: list[Tensor], extra: float = EXACT) -> None:
+    """``call(impl, *leaves)`` by Triton, and densely in float32, against dense float64."""
+    ours = call("triton", *leaves)
+    dense, exact = (
+        call("reference", *(t.to(kind) for t in leaves)) for kind in (torch.float32, torch.float64)
+    )
+    for got, usual, right in zip(ours, dense, exact, strict=True):
+        assert got.shape == right.shape
+        largest = right.abs().max().clamp(min=1e-30)
+        error, allowed = ((t.double() - right).abs().max() / largest for t in (got, usual))
+        assert error <= allowed + extra, f"error {error:.1e}, of the dense {allowed:.1e}"
+
+
+def operands(B: int, M: int, N: int, F: int, masked: bool = False) -> list[Tensor]:
+    """Queries, keys, bias; if masked, some keys are barred, and of many all but the last."""
+    generator = torch.Generator().manual_seed(B + 10 * M + 100 * N + 1000 * F)
+    shapes = [(B, M, F), (B, N, F), (B, N)]
+    queries, keys, bias = (torch.randn(shape, generator=generator) for shape in shapes)
+    if masked:
+        barred = torch.rand(B, N, generator=generator) < 0.4
+        barred[:, : max(0, N - 4)] |= N > 256
+        barred[:, -1] = False
+        bias = bias.masked_fill(barred, -math.inf)
+    return [queries, keys, bias]
+
+
+def value_and_gradients(impl: Any, *leaves: Tensor) -> list[Tensor]:
+    leaves = tuple(t.detach().requires_grad_() for t in leaves)
+    value = dispatch.logsumexp(*leaves, impl)
+    grad = torch.linspace(-1, 2, value.numel(), dtype=value.dtype).reshape(value.shape)
+    return [value.detach(), *torch.autograd.grad(value, leaves, grad)]
+
+
+# Points (F <= 4) and products, in one block and in several of either side; features that fit a
+# block (F <= 64), that take several, and whose gradient does (F > 256); the largest blocks.
+SHAPES = [(2, 5, 7, 1), (1, 16, 32, 3), (1, 9, 300, 4), (2, 5, 7, 5), (2, 70, 140, 16)]
+SHAPES += [(2, 70, 140, 70), (1, 20, 70, 300), (1, 257, 260, 70)]
+# Walks long enough to be split, over the keys and over the queries.
+LONG = [(1, 5, 1030, 2), (1, 520, 5, 3), (1, 130, 600, 33), (1, 20, 600, 70), (1, 300, 66, 70)]
+BARE = [(shape, 3, False) for shape in SHAPES + LONG[2:]]
+MASKED = [(shape, 50, True) for shape in SHAPES + LONG]
+
+
+@pytest.mark.parametrize(("shape", "processors", "masked"), BARE + MASKED, ids=str)
+def test_engine(
+    shape: Shape, processors: int, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "_processors", lambda device: processors)
+    leaves = operands(*shape, masked=masked)
+    compare(value_and_gradients, leaves)
+    index = operators.argmax(*leaves, "triton")
+    scores = reference.scores(*(t.double() for t in leaves))
+    best, chosen = scores.amax(-1), scores.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    assert (best - chosen <= EXACT * best.abs().max()).all()
+
+
+PRECISE = [
+    (precision, extra, shape)
+    for precision, extra in (("highest", EXACT), ("high", EXACT), ("medium", HALF))
+    for shape in ((1, 70, 140, 16), (1, 66, 70, 300))
+] + [("medium", HALF, (1, 256, 256, 256))]  # which has blocks of its own
+every_precision = pytest.mark.parametrize(("precision", "extra", "shape"), PRECISE, ids=str)
+
+
+@every_precision
+def test_engine_in_every_precision(
+    precision: str, extra: float, shape: Shape, set_precision: Callable[[str], None]
+) -> None:
+    """Beside "highest" the second product of the backward pass reads a transposed copy."""
+    set_precision(precision)
+    compare(value_and_gradients, operands(*shape, masked=True), extra)
+
+
+@pytest.mark.parametrize("F", [3, 6])
+def test_queries_without_a_key_weigh_nothing(F: int) -> None:
+    leaves = operands(2, 5, 7, F)
+    leaves[2][0] = -math.inf
+    value, *grads = value_and_gradients("triton", *leaves)
+    assert value[0].eq(-math.inf).all()
+    assert value[1].isfinite().all()
+    assert all(grad[0].eq(0).all() and grad[1].isfinite().all() for grad in grads)
+
+
+@pytest.mark.parametrize("F", [3, 6])
+def test_operators_keep_their_promises(F: int) -> None:
+    """Shapes, types and strides are those that torch.compile was told, for any layout."""
+    queries, keys, bias = operands(2, 5, 7, F)
+    queries, keys = (t.mT.contiguous().mT for t in (queries, keys))
+    lse = operators.logsumexp(queries, keys, bias, "triton")
+    backward = (torch.ones_like(lse), queries, keys, bias, lse, True, True, "triton")
+    for operator, given in [
+        (operators.logsumexp, (queries, keys, bias, "triton")),
+        (operators.argmax, (queries, keys, bias, "triton")),
+        (operators.logsumexp_backward, backward),
+    ]:
+        torch.library.opcheck(operator, given, test_utils=("test_schema", "test_faketensor"))
+
+
+def arguments(B: int, M: int, N: int, F: int) -> list[Tensor]:
+    """Logits, target and weight."""
+    generator = torch.Generator().manual_seed(B + 10 * M + 100 * N + 1000 * F)
+    logits = 3 * torch.randn(B, N, F, generator=generator)
+    target, weight = (torch.rand(shape, generator=generator) for shape in ((B, M, F), (B, M)))
+    return [logits, target, weight + 0.1]
+
+
+def masks(B: int, M: int, N: int, F: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(M + N)
+    outputs, targets = (torch.rand(B, size, generator=generator) < 0.6 for size in (N, M))
+    outputs[:, -1] = True
+    return {"input_valid": outputs, "target_valid": targets}
+
+
+def loss_to(
+    *wanted: int, loss: Any = sw.set_cross_entropy, twice: bool = False, **options: Any
+) -> Callable[..., list[Tensor]]:
+    """A loss for `compare`, with gradients to the wanted among logits, target and weight."""
+
+    def call(impl: Any, *leaves: Tensor) -> list[Tensor]:
+        z, x, w, *_ = [t.detach() for t in leaves] + [None]
+        into = [(z, x, w)[i].requires_grad_() for i in wanted]
+        value = loss(z, x, weight=w, impl=impl, **options)
+        scale = torch.linspace(1, 2, value.numel(), dtype=value.dtype).reshape(value.shape)
+        grads = torch.autograd.grad(value, into, scale, create_graph=twice)
+        if twice:
+            mixture = torch.stack([grad.sin().sum() for grad in grads]).sum()
+            grads += torch.autograd.grad(mixture, into)
+        return [t.detach() for t in (value, *grads)]
+
+    return call
+
+
+SMALL = [(2, 1, 1, 1), (3, 5, 9, 6), (2, 33, 20, 16), (1, 7, 64, 130)]
+LARGE = [(2, 20, 66, 3), (1, 5, 520, 2), (1, 20, 300, 40), (2, 130, 70, 70), (1, 65, 5, 300)]
+
+
+@pytest.mark.parametrize("shape", SMALL + LARGE, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_set_cross_entropy(shape: Shape, reduction: Any) -> None:
+    """Fused, with a gradient to the target, and to the weight, which takes the general way."""
+    leaves = arguments(*shape)
+    if reduction == "mean":
+        compare(loss_to(0, reduction=reduction), leaves[:2])
+        compare(loss_to(0, 1, 2, reduction=reduction), leaves)
+    else:
+        compare(loss_to(0, 1, reduction=reduction, **masks(*shape)), leaves)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 9, 6), (1, 70, 66, 6)], ids=str)
+def test_second_derivatives(shape: Shape) -> None:
+    compare(loss_to(0, twice=True), arguments(*shape)[:2])
+    compare(loss_to(0, 1, 2, twice=True, **masks(*shape)), arguments(*shape))
+
+
+@every_precision
+def test_set_cross_entropy_in_every_precision(
+    precision: str, extra: float, shape: Shape, set_precision: Callable[[str], None]
+) -> None:
+    """At "medium" the second product of the backward pass is in float16."""
+    set_precision(precision)
+    compare(loss_to(0, **masks(*shape)), arguments(*shape), extra)
+
+
+def test_small_sets_in_tf32(set_precision: Callable[[str], None]) -> None:
+    set_precision("medium")
+    compare(loss_to(0), arguments(2, 20, 30, 9), HALF)
+
+
+@pytest.mark.parametrize("shape", [*SMALL, *LARGE, (1, 256, 256, 256)], ids=str)
+def test_float16(shape: Shape) -> None:
+    """Read as it is; bfloat16 is left to the GPU, for the interpreter multiplies it wrongly."""
+    compare(loss_to(0, 1, **masks(*shape)), [t.half() for t in arguments(*shape)], HALF)
+
+
+@pytest.mark.parametrize("size", [10, 70], ids=["small", "large"])
+@pytest.mark.parametrize("weight", [1e-7, 1e5])
+def test_float16_has_room_for_every_weight(size: int, weight: float) -> None:
+    """As for the mean over a large batch, and under the scale that float16 training multiplies."""
+    z, x, w = arguments(2, size, size, 16)
+    z = z + 8 * x - 4  # confident, so that some softmax weights are near 1
+
+    def call(impl: Any, z: Tensor, x: Tensor) -> list[Tensor]:
+        leaf = z.detach().requires_grad_()
+        value = sw.set_cross_entropy(leaf, x, weight=w.double() * weight, impl=impl) / weight
+        return [value.detach(), *torch.autograd.grad(value, leaf)]
+
+    compare(call, [z.half(), x.half()], HALF)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 9, 6), (3, 20, 66, 6)], ids=str)
+@pytest.mark.parametrize("wanted", [(0,), (0, 1, 2)], ids=str)
+def test_any_layout(shape: Shape, wanted: tuple[int, ...]) -> None:
+    """Tensors that are transposed, or that repeat a row or a number, are read as what they are."""
+    z, x, w = leaves = arguments(*shape)
+    tensors = [*leaves, *masks(*shape).values()]
+    turned = [t.transpose(0, 1).contiguous().transpose(0, 1) for t in tensors]
+    compare(loss_to(*wanted), [z, x, turned[2]])
+    compare(loss_to(*wanted), [z, x, w[:1].expand_as(w)])
+    compare(loss_to(*wanted), [z, x, w[:, :1].expand_as(w)])
+    compare(loss_to(*wanted, input_valid=turned[3]), leaves)
+    compare(loss_to(*wanted, target_valid=turned[4]), leaves)
+    compare(loss_to(*wanted), turned[:3])
+    compare(loss_to(*wanted, twice=True), turned[:3])
+
+
+@pytest.mark.parametrize("size", [5, 70], ids=["small", "large"])
+def test_empty_sets(size: int) -> None:
+    """No target costs nothing, and pulls at nothing; no output costs infinity."""
+    z, x, _ = arguments(3, size, size, 6)
+    z.requires_grad_()
+    lengths = {"target_valid": torch.tensor([0, 2, 5]), "input_valid": torch.tensor([3, 0, 5])}
+    value = sw.set_cross_entropy(z, x, reduction="none", impl="triton", **lengths)
+    assert value[:2].tolist() == [0.0, math.inf]
+    (grad,) = torch.autograd.grad(value[::2].sum(), z)
+    assert grad[:2].eq(0).all()
+    compare(loss_to(0, target_valid=lengths["target_valid"], reduction="none"), [z, x])
+    nothing = torch.zeros(2, 0, 6)
+    assert sw.set_cross_entropy(z[:2], nothing, impl="triton") == 0.0
+    assert sw.set_cross_entropy(nothing, x[:2], impl="triton") == math.inf
+
+
+@pytest.mark.parametrize("features", [sw.Features(sw.Bernoulli(6)), sw.Features(sw.Gaussian(6))])
+@pytest.mark.parametrize("size", [5, 70], ids=["small", "large"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_an_empty_batch(features: sw.Features, size: int, reduction: Any) -> None:
+    z = torch.zeros(0, size, 6, requires_grad=True)
+    value = sw.set_cross_entropy(z, z.detach(), features, reduction=reduction, impl="triton")
+    assert torch.autograd.grad(value.sum(), z)[0].shape == z.shape
+    expected = sw.set_cross_entropy(z, z.detach(), features, reduction=reduction)
+    torch.testing.assert_close(value, expected, equal_nan=True)
+
+
+FEATURES = {
+    "bernoulli": sw.Features(sw.Bernoulli(5, weight=0.5)),
+    "points": sw.Features(sw.Gaussian(3, scale=0.5)),
+    "mixed": sw.Features(sw.Categorical(3), sw.Gaussian(2), sw.Bernoulli(70)),
+}
+LOSSES = [
+    (sw.set_cross_entropy, {"temperature": 0.5}),
+    (sw.set_average, {"directed": False}),
+    (sw.hausdorff, {"directed": False}),
+]
+
+
+@pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
+@pytest.mark.parametrize(("loss", "options"), LOSSES, ids=lambda v: getattr(v, "__name__", str(v)))
+def test_every_loss(loss: Any, options: dict[str, Any], features: sw.Features) -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(2, 70, features.width, generator=generator)
+    x, w = features.random_targets((2, 20), generator), torch.rand(2, 20, generator=generator)
+    options = {"features": features, **options, **masks(2, 20, 70, features.width)}
+    compare(loss_to(0, 1, 2, loss=loss, **options), [z, x, w])
+
+
+@pytest.mark.parametrize("F", [3, 20])
+def test_a_corrupted_gradient_is_caught(F: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = engine.gradients
+
+    def corrupted(*args: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        d_owners, d_bias = honest(*args, **options)
+        d_owners.view(-1)[d_owners.abs().argmax()] *= 1 + 1e-4
+        return d_owners, d_bias
+
+    monkeypatch.setattr(engine, "gradients", corrupted)
+    with pytest.raises(AssertionError, match="error 1"):
+        compare(value_and_gradients, operands(2, 20, 30, F))
+    with pytest.raises(AssertionError, match="error 1"):
+        compare(loss_to(0), arguments(1, 20, 70, F))
+
+
+LACKING = [("_interprets", "CUDA tensors"), ("_has_triton", "Triton")]
+
+
+@pytest.mark.parametrize(("missing", "said"), LACKING, ids=["interpreter", "triton"])
+@pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
+def test_triton_is_never_replaced(
+    loss: Any, missing: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, missing, lambda: False)
+    with pytest.raises(ValueError, match=f"^impl: 'triton' needs {said}"):
+        loss(torch.zeros(2, 3, 4), torch.zeros(2, 3, 4), impl="triton")
+
+
+def test_float64_is_refused() -> None:
+    z = torch.zeros(2, 3, 4, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"^impl: 'triton' .* float64"):
+        sw.set_cross_entropy(z, z, impl="triton")
+
+
+def test_auto_never_takes_triton_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "DENSE_SCORES", 100)
+    sizes = (torch.zeros(1, 3, 4), torch.zeros(9, 9, 4))
+    assert [dispatch.choose("auto", t, t) for t in sizes] == ["reference", "chunked"]
