@@ -22,25 +22,15 @@ from typing import Any
 import psutil
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 import setwise as sw
+from setwise.bench import losses as bench
+from setwise.bench.contenders import dense
 
 RECORD = Path(__file__).parent / "records" / "losses-cpu.json"
-# (B, N, F): the training shapes of the paper's tasks, and one set too large for a dense matrix.
-SHAPES = {
-    "puzzle": (1000, 9, 15),
-    "rules": (1000, 5, 328),
-    "blocks": (256, 5, 1224),
-    "detr": (64, 300, 92),
-    "large": (1, 20_000, 64),
-}
-
-
-def dense(logits: Tensor, target: Tensor) -> Tensor:
-    """What one writes without a library."""
-    scores = torch.einsum("bmf,bnf->bmn", target, logits) - F.softplus(logits).sum(-1)[:, None]
-    return -torch.logsumexp(scores, dim=-1).sum(-1).mean()
+# The training shapes of the paper's tasks and of detection, and one set too large for a matrix.
+SHAPES = {name: bench.SHAPES[name] for name in ("puzzle", "rules", "blocks", "detr")}
+SHAPES |= {"large": (1, 20_000, 64)}
 
 
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
