@@ -17,7 +17,7 @@ BELOW: dict[str, set[str]] = {
     "features": {"values"},
     "kernels": set(),
     "arguments": {"features", "values"},
-    "losses": {"features", "kernels", "arguments"},
+    "losses": {"features", "kernels", "arguments", "values"},
     "metrics": {"features", "kernels", "arguments"},
     "data": {"features"},
     "bench": {"the public names"},

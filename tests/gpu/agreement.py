@@ -122,9 +122,9 @@ def _judge_case(case: Case) -> list[Verdict]:
     ours = gradients(value, leaf, other)
 
     # A softmax weight is off, relatively, by the rounding of its score; and in 16 bits it is
-    # rounded itself before it multiplies the targets, or the logits.
+    # rounded itself before it multiplies target - sigmoid(logits), or the logits.
     p = scores.softmax(-1) * (weights * scale[:, None]).unsqueeze(-1)
-    sums = [p.mT @ x.double().abs(), p @ z.double().abs()]
+    sums = [p.sum(dim=1), p @ z.double().abs()]
     unit = 0.0 if case.dtype == torch.float32 else torch.finfo(case.dtype).eps / 2
     of_scores = torch.finfo(torch.float32).eps * scores[scores.isfinite()].abs().max()
     verdicts = []

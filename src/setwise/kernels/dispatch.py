@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import operators, reference
+from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
 from setwise.kernels.precision import full_precision
 
 Engine = Literal["reference", "chunked", "triton"]
@@ -56,11 +57,21 @@ def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor
         return operators.LogSumExp.apply(queries, keys, bias, engine)
 
 
-def fuses_bernoulli(impl: Impl, target: Tensor, logits: Tensor) -> bool:
-    """Whether `bernoulli_set_cross_entropy` can serve: the Triton engine, and eager PyTorch."""
+def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | None:
+    """The engine whose shortcut for plain Bernoulli elements can serve; None if there is none.
+
+    Shortcuts are for eager PyTorch: compilers and transforms see the general operators.
+    """
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return False
-    return choose(impl, target, logits) == "triton"
+        return None
+    engine = choose(impl, target, logits)
+    return None if engine == "chunked" else engine
+
+
+def dense_bernoulli_logsumexp(target: Tensor, logits: Tensor) -> Tensor:
+    """``logsumexp_j(target_i . logits_j - sum softplus(logits_j))``, shape [B, M]."""
+    with full_precision(logits):
+        return DenseBernoulliLogSumExp.apply(target, logits)
 
 
 def bernoulli_set_cross_entropy(

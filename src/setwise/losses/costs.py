@@ -14,7 +14,8 @@ import math
 import torch
 from torch import Tensor
 
-from setwise.arguments import Sets, reduce_sets
+from setwise import values
+from setwise.arguments import Sets, check_finite, reduce_sets
 from setwise.features import Bernoulli, DotProduct, Features
 from setwise.kernels import dispatch
 from setwise.kernels.dispatch import Impl
@@ -23,23 +24,34 @@ from setwise.kernels.precision import full_precision
 
 def set_cross_entropies(sets: Sets, temperature: float, impl: Impl, reduction: str) -> Tensor:
     """Set cross entropy, reduced over the batch."""
-    plain = temperature == 1.0 and _is_plain_bernoulli(sets.features)
-    if plain and dispatch.fuses_bernoulli(impl, sets.target, sets.logits):
-        x, z = sets.as_given()
-        weight = sets.weight if sets.target_valid is None else _target_weights(sets)
-        valid = _admissible(sets.output_valid)
-        # Sets that cannot be produced must be told apart before the batch is reduced.
-        early = reduction if valid is None else "none"
-        loss = dispatch.bernoulli_set_cross_entropy(x, z, valid, weight, early)
-        if early != "none":
-            return loss
-        return finish(sets, loss, reduction, lacks_outputs(sets))
-    per_set = weighted(sets, _soft_costs(sets, temperature, impl)).sum(dim=-1)
-    return finish(sets, per_set, reduction, lacks_outputs(sets))
+    shortcut = None
+    if temperature == 1.0 and _is_plain_bernoulli(sets.features):
+        shortcut = dispatch.bernoulli_engine(impl, sets.target, sets.logits)
+    if shortcut == "triton":
+        return _fused(sets, reduction)
+    if shortcut == "reference" and sets.output_valid is None:
+        scores = dispatch.dense_bernoulli_logsumexp(sets.target, sets.logits)
+        scores = _zero_unless(sets.target_valid, scores)
+    else:
+        scores = _soft_scores(sets, temperature, impl)
+    per_set = weighted(sets, scores).sum(dim=-1)
+    return finish(sets, -per_set, reduction, lacks_outputs(sets))
 
 
-def _soft_costs(sets: Sets, temperature: float, impl: Impl) -> Tensor:
-    """``-t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
+def _fused(sets: Sets, reduction: str) -> Tensor:
+    x, z = sets.as_given()
+    weight = sets.weight if sets.target_valid is None else _target_weights(sets)
+    valid = _admissible(sets.output_valid)
+    # Sets that cannot be produced must be told apart before the batch is reduced.
+    early = reduction if valid is None else "none"
+    loss = dispatch.bernoulli_set_cross_entropy(x, z, valid, weight, early)
+    if early != "none":
+        return finish_reduced(sets, loss)
+    return finish(sets, loss, reduction, lacks_outputs(sets))
+
+
+def _soft_scores(sets: Sets, temperature: float, impl: Impl) -> Tensor:
+    """``t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
     factors = _factors(sets)
     natural, bias = factors.natural, _barred(-factors.log_partition, sets.output_valid)
     if temperature != 1.0:
@@ -49,7 +61,7 @@ def _soft_costs(sets: Sets, temperature: float, impl: Impl) -> Tensor:
         scores = scores * temperature
     if factors.base is not None:
         scores = scores + factors.base
-    return _zero_unless(sets.target_valid, -scores)
+    return _zero_unless(sets.target_valid, scores)
 
 
 def nearest_output_costs(sets: Sets, impl: Impl) -> Tensor:
@@ -125,7 +137,14 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
     for which in impossible:
         if which is not None:
             per_set = per_set.masked_fill(which, math.inf)
-    return reduce_sets(per_set, sets.lead, reduction)
+    return finish_reduced(sets, reduce_sets(per_set, sets.lead, reduction))
+
+
+def finish_reduced(sets: Sets, loss: Tensor) -> Tensor:
+    """A loss on its way out: if it is not finite, the arguments must answer for it."""
+    if values.are_readable(loss) and not math.isfinite(loss.detach().sum().item()):
+        check_finite(sets)
+    return loss
 
 
 def _target_weights(sets: Sets) -> Tensor:
