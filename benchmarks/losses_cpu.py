@@ -58,7 +58,7 @@ def time_both(shape: tuple[int, int, int], repeats: int) -> dict[str, float]:
     for _ in range(repeats):
         for name, loss in LOSSES.items():
             samples[name].append(_milliseconds(loss, logits, x))
-    warm_up = min(5, repeats // 2)
+    warm_up = repeats // 4
     return {name: statistics.median(times[warm_up:]) for name, times in samples.items()}
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     rows = []
     print(f"{'shape':<10}{'(B, N, F)':<18}{'dense ms':>10}{'setwise ms':>12}{'ratio':>8}  peak MB")
     for name, shape in SHAPES.items():
-        times = time_both(shape, repeats=5 if name == "large" else 60)
+        times = time_both(shape, repeats=5 if name == "large" else 200)
         peaks = {impl: peak_megabytes(impl, shape) for impl in LOSSES}
         ratio = times["dense"] / times["setwise"]
         print(

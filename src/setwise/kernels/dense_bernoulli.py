@@ -39,7 +39,7 @@ class DenseBernoulliLogSumExp(torch.autograd.Function):
             weights = torch.sub(scores, lse.unsqueeze(1)).exp_() * grad.unsqueeze(1)
             total, attracted = weights.sum(dim=2, keepdim=True), torch.bmm(weights, target)
             # sum_i w_ij (x_i - sigmoid(y_j))
-            return None, torch.addcmul(attracted, total, torch.sigmoid(logits), value=-1)
+            return None, attracted.addcmul_(total, torch.sigmoid(logits), value=-1)
 
 
 def _through_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
