@@ -131,8 +131,12 @@ def gradients(
     alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf"))
     a_tile = _tile(A, a, tl.arange(0, BLOCK_F), a_ok, F, F % BLOCK_F == 0)
     if SCALED:
-        largest = tl.load(LARGEST) if OWNS_KEYS else 1.0
-        into_range = HALF_RANGE / tl.where(largest > 0, largest, 1.0)
+        if OWNS_KEYS:
+            largest = tl.load(LARGEST)
+            largest = tl.where(largest > 0, largest, 1.0)
+        else:
+            largest = tl.full([], 1.0, tl.float32)
+        into_range = HALF_RANGE / largest
     sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
     weight = tl.zeros([BLOCK_A], tl.float32)
     start = split * others_per_split
