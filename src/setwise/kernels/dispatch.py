@@ -6,6 +6,7 @@ query has at least one key whose bias is finite.
 
 from __future__ import annotations
 
+import re
 import warnings
 from functools import cache
 from importlib import import_module
@@ -104,10 +105,13 @@ def scores(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
 
 
 def _triton_version() -> tuple[int, ...] | None:
-    try:
-        return tuple(int(part) for part in version("triton").split(".")[:2])
-    except PackageNotFoundError:
-        return None
+    for name in ("triton", "pytorch-triton", "pytorch-triton-rocm"):
+        try:
+            found = re.match(r"(\d+)\.(\d+)", version(name))
+        except PackageNotFoundError:
+            continue
+        return (int(found[1]), int(found[2])) if found else None
+    return None
 
 
 _TRITON = _triton_version()
