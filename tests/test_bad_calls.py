@@ -248,3 +248,18 @@ def test_helpers_refuse_too(function: Callable[..., object], argument: str, call
 def test_features_are_made_of_blocks() -> None:
     for blocks in ((), (3,), (Bernoulli,), ([Bernoulli(2)],), (Features(Gaussian()),)):
         check_refused(partial(Features, *blocks), "block")
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_a_bad_output_is_found_even_where_the_loss_stays_finite(loss: Any, bad: float) -> None:
+    """With soft targets an output of -inf is merely never chosen: no NaN would tell of it."""
+    logits = torch.zeros(1, 2, 3)
+    logits[0, 0, 0] = bad
+    with pytest.raises(ValueError, match=r"^input"):
+        loss(logits, torch.full((1, 2, 3), 0.5))
+
+
+def test_large_outputs_are_not_mistaken_for_infinite_ones() -> None:
+    """Their sum overflows, they do not."""
+    assert sw.hausdorff(torch.full((1, 2, 3), 3e38), torch.ones(1, 2, 3)) == 0

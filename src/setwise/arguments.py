@@ -82,7 +82,7 @@ def check_call(
     x, valid = _flatten(target.to(compute), lead, valid)
     if weight is not None:
         weight = _flatten(weight.to(compute).unsqueeze(-1), lead, valid)[0].squeeze(-1)
-    _check_ranges(x, weight, features)
+    _check_values(logits, x, weight, features)
     both_half = input.dtype == target.dtype and input.dtype in _HALVES
     half = input.dtype if both_half else None
     return Sets(lead, features, logits, x, output_valid, valid, weight, half)
@@ -215,20 +215,13 @@ def _check_weight(weight: Tensor | None, target: Tensor) -> None:
         )
 
 
-def _check_ranges(x: Tensor, weight: Tensor | None, features: Features) -> None:
+def _check_values(logits: Tensor, x: Tensor, weight: Tensor | None, features: Features) -> None:
+    values.require_finite("input", logits)
     for block, part in zip(features.blocks, features.split(x), strict=True):
         if block.targets_are_probabilities:
             what = f"{type(block).__name__} features must be probabilities in [0, 1]"
             values.require("target", part, 0.0, 1.0, what)
+        else:
+            values.require_finite("target", part)
     if weight is not None:
         values.require("weight", weight, 0.0, math.inf, "must be finite and not negative")
-
-
-def check_finite(sets: Sets) -> None:
-    """Find NaN and infinities in what was given.
-
-    Metrics do so first. Losses do so only when their value is not finite, which is always so if
-    some number that went into it is not: good calls do not pay for the search.
-    """
-    values.require("input", sets.logits, -math.inf, math.inf, "must be finite")
-    values.require("target", sets.target, -math.inf, math.inf, "must be finite")

@@ -32,3 +32,13 @@ def require(name: str, values: Tensor, low: float, high: float, what: str) -> No
     least, most = (v.item() for v in values.detach().aminmax())  # both NaN if any value is
     if not (math.isfinite(least) and math.isfinite(most) and least >= low and most <= high):
         raise ValueError(f"{name}: {what}, found values from {least} to {most}")
+
+
+def require_finite(name: str, values: Tensor) -> None:
+    """Raise if any value is NaN or infinite."""
+    if not are_readable(values):
+        return
+    # A finite sum has only finite terms, and is the cheapest pass there is; the reverse need not
+    # hold, for large terms may overflow, so only then is every value looked at.
+    if not math.isfinite(values.detach().sum().item()):
+        require(name, values, -math.inf, math.inf, "must be finite")

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from setwise.kernels.operators import LogSumExp
+from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.triton import engine, small
 from setwise.kernels.triton.launch import launch
 from setwise.kernels.triton.tiles import power_of_2
@@ -164,7 +164,7 @@ def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     wanted = [t for t, need in zip((target, logits, valid, weight), needs, strict=False) if need]
     with torch.enable_grad():
         x, z = target.float(), logits.float()
-        bias = -F.softplus(z).sum(-1)
+        bias = bernoulli_bias(z)
         bias = bias if valid is None else bias.masked_fill(~valid, -math.inf)
         lse = LogSumExp.apply(x, z, bias, "triton")
         per_set = -(lse if weight is None else lse * weight).sum(dim=-1)

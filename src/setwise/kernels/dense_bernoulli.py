@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from setwise.kernels import reference
 from setwise.kernels.precision import full_precision
@@ -24,8 +23,8 @@ class DenseBernoulliLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, target: Tensor, logits: Tensor) -> Tensor:
         # Transposed, [B, N, M]: the backward product then has a contiguous result.
-        partition = F.softplus(logits, threshold=40.0).sum(-1, keepdim=True)
-        scores = torch.baddbmm(partition, logits, target.transpose(1, 2), beta=-1)
+        bias = reference.bernoulli_bias(logits).unsqueeze(2)
+        scores = torch.baddbmm(bias, logits, target.transpose(1, 2))
         lse = torch.logsumexp(scores, dim=1)
         ctx.save_for_backward(target, logits, scores, lse)
         return lse
@@ -48,7 +47,6 @@ def _through_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | N
     needs, twice = ctx.needs_input_grad, torch.is_grad_enabled()
     wanted = [t for t, need in zip((target, logits), needs, strict=True) if need]
     with torch.enable_grad():
-        bias = -F.softplus(logits, threshold=40.0).sum(-1)
-        lse = reference.logsumexp(target, logits, bias)
+        lse = reference.logsumexp(target, logits, reference.bernoulli_bias(logits))
         grads = list(torch.autograd.grad(lse, wanted, grad, create_graph=twice))
     return (grads.pop(0) if needs[0] else None, grads.pop(0) if needs[1] else None)

@@ -7,7 +7,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_finite, check_flag
+from setwise.arguments import Reduction, check_call, check_flag
 from setwise.features import Features
 from setwise.kernels.assignment import UNMATCHED, assign
 from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
@@ -73,7 +73,6 @@ def assignment_cross_entropy(
     """
     check_flag("return_matching", return_matching)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    check_finite(sets)  # the matching would refuse as well, but cannot say which argument is wrong
     targets, outputs = sets.masks()
     with torch.no_grad():
         pairwise = pairwise_costs(sets)

@@ -14,8 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from setwise import values
-from setwise.arguments import Sets, check_finite, reduce_sets
+from setwise.arguments import Sets, reduce_sets
 from setwise.features import Bernoulli, DotProduct, Features
 from setwise.kernels import dispatch
 from setwise.kernels.dispatch import Impl
@@ -46,7 +45,7 @@ def _fused(sets: Sets, reduction: str) -> Tensor:
     early = reduction if valid is None else "none"
     loss = dispatch.bernoulli_set_cross_entropy(x, z, valid, weight, early)
     if early != "none":
-        return finish_reduced(sets, loss)
+        return loss
     return finish(sets, loss, reduction, lacks_outputs(sets))
 
 
@@ -137,14 +136,7 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
     for which in impossible:
         if which is not None:
             per_set = per_set.masked_fill(which, math.inf)
-    return finish_reduced(sets, reduce_sets(per_set, sets.lead, reduction))
-
-
-def finish_reduced(sets: Sets, loss: Tensor) -> Tensor:
-    """A loss on its way out: if it is not finite, the arguments must answer for it."""
-    if values.are_readable(loss) and not math.isfinite(loss.detach().sum().item()):
-        check_finite(sets)
-    return loss
+    return reduce_sets(per_set, sets.lead, reduction)
 
 
 def _target_weights(sets: Sets) -> Tensor:
