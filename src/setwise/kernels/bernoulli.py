@@ -55,19 +55,20 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         need_target, need_logits, _, need_weight, *_ = ctx.needs_input_grad
         if need_weight or torch.is_grad_enabled() or not _is_array(grad):
             return _general_backward(ctx, grad)
-        target, logits, _, weight, bias, lse, d_logits = ctx.saved_tensors
-        incoming = _incoming(grad, ctx.reduction, len(logits))
-        d_target = None
-        if need_target:
-            d_target, _ = engine.gradients(
-                target, logits, lse, bias, incoming, owns_keys=False, weight=weight
-            )
-        if need_logits and d_logits is not None:
-            d_logits = d_logits * (grad if grad.dim() == 0 else grad[:, None, None])
-            d_logits = d_logits.to(logits.dtype)
+        target, logits, _, weight, bias, lse, ready = ctx.saved_tensors
+        d_target = d_logits = None
+        if need_logits and ready is not None:
+            d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
+            d_logits = d_logits if d_logits.dtype == logits.dtype else d_logits.to(logits.dtype)
         elif need_logits:
+            incoming = _incoming(grad, ctx.reduction, len(logits))
             d_logits, _ = engine.gradients(
                 logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True, weight=weight
+            )
+        if need_target:
+            incoming = _incoming(grad, ctx.reduction, len(logits))
+            d_target, _ = engine.gradients(
+                target, logits, lse, bias, incoming, owns_keys=False, weight=weight
             )
         return d_target, d_logits, None, None, None, None
 
@@ -151,10 +152,10 @@ def _small_options(
         "F": width,
         "BLOCK_M": block_m,
         "BLOCK_N": block_n,
-        "BLOCK_F": min(max(16, power_of_2(width)), 128),
+        "BLOCK_F": min(max(16, power_of_2(width)), 64 if width <= 512 else 128),
         "PRECISION": precision,
     }
-    return constants, 1 if block_m * block_n <= 256 else 4
+    return constants, 2 if block_m * block_n <= 256 and width <= 512 else 4
 
 
 def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -107,7 +107,8 @@ def bernoulli_logsumexp(
         tensors = (logits, mask, bias, columns)
         launch(points.prepare, grid, tensors, numbers, constants | {"BLOCK": 512}, 4, 1)
         return bias, logsumexp(target, logits, bias, columns)
-    block_f = min(power_of_2(F), 256)
+    # Few steps, for each rounds at the size of the total.
+    block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
     constants |= {"BLOCK_A": block_a, "BLOCK_F": block_f}
     grid = (blocks_in(B * N, block_a), 1, 1)
@@ -158,10 +159,10 @@ def gradients(
         constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
     else:
         second, others_t = _second_operand(others, probabilities=sigmoid)
-        largest = scale
         scaled = others_t.dtype == torch.float16
+        largest = scale
         if scaled and owns_keys:
-            largest = scale.abs().amax() * abs(factor)
+            largest = scale if scale.numel() == 1 else scale.abs().amax()
             largest = largest if weight is None else largest * weight.amax()
         kernel = products.gradients
         tensors = (owners, others, others_t, *terms, largest, *results)
@@ -169,6 +170,7 @@ def gradients(
         constants |= {
             "SECOND": second,
             "SCALED": scaled,
+            "WHOLE": splits == 1,
             "F": F,
             "BLOCK_A": tiles.a,
             "BLOCK_C": tiles.c,
@@ -178,7 +180,10 @@ def gradients(
     launch(kernel, grid, tensors, numbers, constants, tiles.warps, tiles.stages)
     if splits == 1:
         return d_owners[0], d_bias[0]
-    return d_owners.sum(dim=0).to(owners.dtype), d_bias.sum(dim=0)
+    total, weight = d_owners.sum(dim=0), d_bias.sum(dim=0)
+    if not owns_keys and F > points.MAX_FEATURES:
+        total = total / weight.masked_fill(weight == 0, 1.0).unsqueeze(-1)
+    return total.to(owners.dtype), weight
 
 
 def precision() -> str:

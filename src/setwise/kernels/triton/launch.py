@@ -16,7 +16,7 @@ from torch import Tensor
 # Kernels are made for the interpreter or for the device when their module is first imported.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
-_compiled: dict[tuple[Any, ...], Any] = {}
+_starters: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
 
 
 def launch(
@@ -34,25 +34,29 @@ def launch(
         kernel[grid](*tensors, *numbers, **constants)
         return
     device = tensors[0].get_device()
-    if device != torch.cuda.current_device():
+    if device != torch._C._cuda_getDevice():
         with torch.cuda.device(device):
             launch(kernel, grid, tensors, numbers, constants, warps, stages)
         return
     # Compiled code assumes the types and the alignment of pointers, and properties of the numbers.
     pointers = [t.data_ptr() for t in tensors]
-    types = [t.dtype for t in tensors]
-    misaligned = [pointer & 15 for pointer in pointers]
+    misaligned = [p & 15 for p in pointers] if any(p & 15 for p in pointers) else ()
     # Of an integer only these properties are compiled in, of other numbers nothing.
     properties = [
         (n == 1, n % 16 == 0, n >= 2**31) if isinstance(n, int) else None for n in numbers
     ]
-    values = tuple(constants.values())
-    key = (kernel, device, *types, *misaligned, *properties, values, warps, stages)
-    compiled = _compiled.get(key)
-    if compiled is not None:
-        # Bare addresses: for a tensor the launcher would ask the driver about each pointer.
-        compiled[grid](*pointers, *numbers, *values)
+    values = constants.values()
+    # The name, for the hash of a kernel is that of its source.
+    name = (kernel.__module__, kernel.__name__)
+    types = [t.dtype for t in tensors]
+    key = (name, device, warps, stages, *values, *types, *misaligned, *properties)
+    starter = _starters.get(key)
+    if starter is None:
+        compiled = kernel[grid](*tensors, *numbers, **constants, num_warps=warps, num_stages=stages)
+        _starters[key] = compiled.run, compiled.function, compiled.packed_metadata
         return
-    _compiled[key] = kernel[grid](
-        *tensors, *numbers, **constants, num_warps=warps, num_stages=stages
-    )
+    run, function, metadata = starter
+    stream = torch._C._cuda_getCurrentRawStream(device)
+    # Bare addresses: for a tensor the launcher would ask the driver about each pointer. The three
+    # None stand where a profiler of Triton's own may hook in.
+    run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *values)

@@ -85,9 +85,10 @@ def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
     """Weights rounded as the tensor cores will see them: to 16 bits, or to the 19 of tf32."""
     if kind != tl.float32:
         return p.to(kind)
-    if PRECISION == "tf32":
+    elif PRECISION == "tf32":  # Triton compiles what follows a return
         return (p.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
-    return p
+    else:
+        return p
 
 
 @triton.jit
@@ -95,7 +96,7 @@ def gradients(
     A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, DA, DBIAS, n_a, n_c, others_per_split, batch,
     scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, WEIGHTED: tl.constexpr, SECOND: tl.constexpr,
-    SCALED: tl.constexpr,
+    SCALED: tl.constexpr, WHOLE: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -107,7 +108,10 @@ def gradients(
     set or for the whole batch::
 
         owners are keys      DA_a = sum_c p_ac g_c C_c        DBIAS_a = sum_c p_ac g_c
-        owners are queries   DA_a = g_a sum_c p_ac C_c
+        owners are queries   DA_a = g_a sum_c p_ac C_c        DBIAS_a = sum_c p_ac
+
+    The weights of a query add up to 1 but for the rounding of scores and of the lse; dividing by
+    their sum takes that error out again. It is done here if a walk is WHOLE, not split.
 
     With SIGMOID the bias is ``-sum softplus(A_a)`` and its share is added to DA.
 
@@ -115,8 +119,8 @@ def gradients(
     product, or another of its kind. "transposed": tensor cores take 32-bit operands only with the
     summed dimension contiguous, so C_T is C transposed. "half": C_T is C in float16, which has the
     mantissa of tf32 at twice its speed. That needs a C in [0, 1], as the target of a Bernoulli is.
-    With SCALED, weights in float16 are brought into its range by ``LARGEST``, the largest |g|
-    (which is applied last where the owners are queries).
+    With SCALED, weights in float16 are brought into its range by the largest |g|, which is
+    ``|factor LARGEST|`` (g is applied last where the owners are queries).
     """
     blocks, chunks = tl.cdiv(n_a, BLOCK_A), tl.cdiv(F, BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -132,7 +136,7 @@ def gradients(
     a_tile = _tile(A, a, tl.arange(0, BLOCK_F), a_ok, F, F % BLOCK_F == 0)
     if SCALED:
         if OWNS_KEYS:
-            largest = tl.load(LARGEST)
+            largest = tl.abs(tl.load(LARGEST) * factor)
             largest = tl.where(largest > 0, largest, 1.0)
         else:
             largest = tl.full([], 1.0, tl.float32)
@@ -174,15 +178,17 @@ def gradients(
         else:
             second = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
         # The total of the weights as they are multiplied: both shares of a gradient must cancel.
-        p = as_multiplied(p, second.dtype, PRECISION)
-        weight += tl.sum(p.to(tl.float32), 1)
-        sums = tl.dot(p, second, sums, input_precision=PRECISION)
+        rounded = as_multiplied(p, second.dtype, PRECISION)
+        weight += tl.sum(rounded.to(tl.float32), 1)
+        sums = tl.dot(rounded, second, sums, input_precision=PRECISION)
     if SCALED:
         sums *= largest / HALF_RANGE
         weight *= largest / HALF_RANGE
     if SIGMOID:
         sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
     if not OWNS_KEYS:
+        if WHOLE:
+            sums /= tl.where(weight > 0, weight, 1.0)[:, None]
         scale = tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor
         if WEIGHTED:
             scale *= tl.load(WEIGHT + a, mask=a_ok, other=0.0)
@@ -190,7 +196,7 @@ def gradients(
     at = (split * batch + b) * n_a
     ok = a_ok[:, None] & (d < F)[None, :]
     tl.store(DA + (at + a)[:, None] * F + d[None, :], sums, mask=ok)
-    if OWNS_KEYS and not SIGMOID and chunk == 0:
+    if not SIGMOID and chunk == 0:
         tl.store(DBIAS + at + a, weight, mask=a_ok)
 
 
