@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.products import as_multiplied
+from setwise.kernels.triton.products import add_product, as_multiplied
 
 MAX_ELEMENTS = 64
 LOG2_E = tl.constexpr(1.4426950408889634)
@@ -39,11 +39,12 @@ def set_cross_entropy(
     X, Z, VALID, WEIGHT = X + b * M * F, Z + b * N * F, VALID + b * N, WEIGHT + b * M
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     s = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    lost = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     bias = tl.zeros([BLOCK_N], tl.float32)
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
         x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
-        s = tl.dot(x, tl.trans(z), s, input_precision=PRECISION)
+        s, lost = add_product(x, z, s, lost, PRECISION)
         z = z.to(tl.float32)
         softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
         bias -= tl.sum(tl.where((f < F)[None, :], softplus, 0.0), 1)
