@@ -20,6 +20,8 @@ BELOW: dict[str, set[str]] = {
     "losses": {"features", "kernels", "arguments", "values"},
     "metrics": {"features", "kernels", "arguments"},
     "data": {"features"},
+    "models": {"features", "arguments", "values"},
+    "experiments": {"the public names", "features", "metrics", "models", "data"},
     "bench": {"the public names"},
     "cli": {"bench"},
 }
@@ -31,6 +33,7 @@ OPTIONAL = {
     Path("bench/exponentials.py"): {"triton"},
     Path("bench/limits.py"): {"triton"},
     Path("bench/losses.py"): {"triton"},
+    Path("experiments/checkpoint.py"): {"safetensors"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
     **{path.relative_to(SOURCE): {"triton"} for path in (SOURCE / "kernels/triton").glob("*.py")},

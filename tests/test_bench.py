@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import setwise as sw
 from setwise import cli
-from setwise.bench import document, limits, losses
+from setwise.bench import document, limits, losses, show
 from setwise.bench.contenders import Contender, dense
+from test_documents import differing_pixels
 
 ROOT = Path(__file__).parent.parent
-RECORD = ROOT / "benchmarks" / "records" / "losses-h200.json"
+RECORDS = ROOT / "benchmarks" / "records"
+PAGE = ROOT / "docs" / "kernels.md"
+PICTURE = ROOT / "docs" / "figures" / "kernels.png"
+BLOCKS = re.findall(r"^<!-- (\w+): begin -->$", PAGE.read_text(), re.MULTILINE)
 
 
 @pytest.fixture
@@ -88,7 +96,113 @@ def test_the_limit_counts_every_pass() -> None:
     assert limits.limit_ms(1, 10, 4, 4, False, slow_exps) == pytest.approx((10_000, 20_000))
 
 
-def test_the_documented_numbers_are_those_of_the_record() -> None:
-    """`make docs` writes them; editing one by hand fails here."""
-    page = ROOT / "docs" / "kernels.md"
-    assert document.update(page, RECORD) == page.read_text()
+def read(name: str) -> dict[str, Any]:
+    """A committed record."""
+    return dict(json.loads((RECORDS / name).read_text()))
+
+
+def with_records(folder: Path, **changed: dict[str, Any]) -> Path:
+    """A folder of the committed records but for those that are given."""
+    shutil.copytree(RECORDS, folder, dirs_exist_ok=True)
+    names = {"losses": document.LOSSES, "profile": document.PROFILE}
+    for which, record in changed.items():
+        (folder / names[which]).write_text(json.dumps(record))
+    return folder
+
+
+def test_the_documented_numbers_are_those_of_the_records() -> None:
+    """`make docs` writes them."""
+    assert document.update(PAGE, RECORDS) == PAGE.read_text()
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_number_edited_by_hand_is_noticed(block: str, tmp_path: Path) -> None:
+    before, rest = PAGE.read_text().split(f"<!-- {block}: begin -->\n")
+    numbers = list(re.finditer(r"\d", rest.split(f"<!-- {block}: end -->")[0]))
+    assert numbers
+    for found in (numbers[0], numbers[-1]):
+        other = str((int(found[0]) + 1) % 10)
+        edited = rest[: found.start()] + other + rest[found.end() :]
+        page = tmp_path / "page.md"
+        page.write_text(f"{before}<!-- {block}: begin -->\n{edited}")
+        assert document.update(page, RECORDS) == PAGE.read_text() != page.read_text()
+
+
+def test_a_page_without_a_block_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text().replace("<!-- host: begin -->\n", ""))
+    with pytest.raises(ValueError, match="has blocks"):
+        document.update(page, RECORDS)
+
+
+def test_another_record_of_times_is_noticed(tmp_path: Path) -> None:
+    """Whichever row of it is another."""
+    record = read(document.LOSSES)
+    for at, row in enumerate(record["rows"]):
+        if "error" in row or row["shape"].startswith("sweep"):
+            continue
+        for what in ("total_ms", "graph_ms", "peak_mb"):
+            if row[what] is None:
+                continue
+            other = copy.deepcopy(record)
+            other["rows"][at][what] *= 1.5
+            changed = document.update(PAGE, with_records(tmp_path, losses=other))
+            assert changed != PAGE.read_text(), (row["shape"], row["impl"], what)
+
+
+def test_another_profile_is_noticed(tmp_path: Path) -> None:
+    profile = read(document.PROFILE)
+    changes = [("host", i, "us") for i in range(len(profile["host"]))]
+    changes += [
+        ("designs", i, what)
+        for i, row in enumerate(profile["designs"])
+        for what in ("dropped_time", "kept_time")
+        if row[what] is not None
+    ]
+    for part, at, what in changes:
+        other = copy.deepcopy(profile)
+        other[part][at][what] *= 2
+        changed = document.update(PAGE, with_records(tmp_path, profile=other))
+        assert changed != PAGE.read_text(), (part, at, what)
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(4.0, "4.0x: **yes**"), (3.94, "3.9x: no")])
+def test_a_goal_is_reached_or_not(ratio: float, said: str) -> None:
+    record = read(document.LOSSES)
+    cells = {(row["shape"], row["impl"]): row for row in record["rows"]}
+    ours, compiled = cells["rules", "setwise-tf32"], cells["rules", "compiled"]
+    ours["total_ms"], compiled["total_ms"] = 0.25, 0.25 * ratio
+    line = next(line for line in document.bars(record).splitlines() if line.startswith("| rules"))
+    assert said in line
+
+
+def test_the_record_counts_its_limits_as_the_code_does() -> None:
+    record = read(document.LOSSES)
+    for row in record["rows"]:
+        if "error" in row:
+            continue
+        itemsize = 2 if "bf16" in row["impl"] or row["impl"] == "cut-cross-entropy" else 4
+        both = row["impl"] in ("setwise-bf16-both", "cut-cross-entropy")
+        shape = row["B"], row["N"], row["F"]
+        _, least = limits.limit_ms(*shape, itemsize, both, record["header"]["ceilings"])
+        assert row["limit_ms"] == pytest.approx(least)
+        assert row["limit_fraction"] == pytest.approx(least / row["total_ms"])
+
+
+def test_the_limit_of_16_bits_counts_one_product() -> None:
+    """10 by 10 pairs with 4 features, as above: 800 ms forward, 800 and 400 ms backward."""
+    rates = {"matmul_flops": 1e3, "matmul_bf16_flops": 2e3, "exps": 1e6, "bytes": 1e12}
+    row = {"B": 1, "N": 10, "F": 4}
+    assert document._mixed_limit(row, rates) == pytest.approx(800 + 800 + 400)
+    slow_exps = rates | {"exps": 10.0}
+    assert document._mixed_limit(row, slow_exps) == pytest.approx(10_000 + 10_000)
+
+
+def test_the_picture_is_current(tmp_path: Path) -> None:
+    """Drawn from the rows of the record, which it names, by the code as it is."""
+    record = read(document.LOSSES)
+    assert PICTURE.stat().st_size < 300_000
+    with Image.open(PICTURE) as picture:
+        assert picture.info["Source"] == show.source(record["rows"])
+    show.draw(record["header"], record["rows"], tmp_path / "again.png")
+    assert differing_pixels(PICTURE, tmp_path / "again.png") < 0.01, "run make docs"

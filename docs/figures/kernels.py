@@ -1,4 +1,4 @@
-"""Write the table and the picture of docs/kernels.md from the benchmark record."""
+"""Write the numbers and the picture of docs/kernels.md from the benchmark records."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from pathlib import Path
 from setwise.bench import document, show
 
 ROOT = Path(__file__).parent.parent.parent
-RECORD = ROOT / "benchmarks" / "records" / "losses-h200.json"
+RECORDS = ROOT / "benchmarks" / "records"
 
 
 def main() -> None:
     """Update docs/kernels.md and docs/figures/kernels.png."""
     page = ROOT / "docs" / "kernels.md"
-    page.write_text(document.update(page, RECORD))
-    if not RECORD.exists():
-        return
-    record = json.loads(RECORD.read_text())
-    show.draw(record["header"], record["rows"], ROOT / "docs" / "figures" / "kernels.png")
+    page.write_text(document.update(page, RECORDS))
+    record = json.loads((RECORDS / document.LOSSES).read_text())
+    show.draw(record["header"], record["rows"], Path(__file__).with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -1,46 +1,349 @@
-"""The Markdown table of a benchmark record, written into a document between two markers."""
+"""The numbers of docs/kernels.md, written from records into blocks between pairs of markers."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BEGIN, END = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
-PEERS = ("dense", "compiled", "cut-cross-entropy", "setwise-tf32", "setwise-bf16")
+from setwise.bench.limits import limit_ms
+
+Record = dict[str, Any]
+Row = dict[str, Any]
+
+LOSSES, PROFILE = "losses-h200.json", "host-profile-h200.json"
+PEERS = ("dense", "compiled", "cut-cross-entropy")
+TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
+OURS = (TF32, BF16, BOTH)
+
+# The goals that were set before the kernels were written.
+TIMES_COMPILED = {"puzzle": 4, "rules": 4, "blocks": 4, "detr": 4, "shapenet": 8, "mid": 8}
+MOST_MS = {
+    ("wide", TF32): 8,
+    ("wide", BF16): 5,
+    ("cloud100k", TF32): 15,
+    ("cloud1M", TF32): 1500,
+}
+TIMES_CUT_CROSS_ENTROPY = 2
+MOST_MB = 200
+LARGE, LEAST_SHARE = ("wide", "cloud100k", "cloud1M"), 0.5
+
+# What a pass consumes, and the ceiling that limits it for float32 inputs.
+RESOURCES = {"products": "matmul_flops", "exponentials": "exps", "bytes": "bytes"}
 
 
-def update(document: Path, record: Path) -> str:
-    """The text of the document with its table made anew; empty while there is no record."""
-    before, rest = document.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    made = table(json.loads(record.read_text())) if record.exists() else ""
-    return f"{before}{BEGIN}\n{made}{END}{after}"
+def update(document: Path, records: Path) -> str:
+    """The text of the document with every block made anew from the records in a folder."""
+    losses, profile = (json.loads((records / name).read_text()) for name in (LOSSES, PROFILE))
+    blocks: dict[str, Callable[[], str]] = {
+        "benchmark": lambda: table(losses),
+        "bars": lambda: bars(losses),
+        "bounds": lambda: bounds(losses),
+        "mid": lambda: mid(losses),
+        "sweep": lambda: sweep(losses),
+        "host": lambda: host(losses, profile),
+        "designs": lambda: designs(profile),
+    }
+    text = document.read_text()
+    marked = re.findall(r"^<!-- (\w+): begin -->$", text, re.MULTILINE)
+    if sorted(marked) != sorted(blocks):
+        raise ValueError(f"{document.name}: has blocks {sorted(marked)}, not {sorted(blocks)}")
+    for name, make in blocks.items():
+        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+        before, rest = text.split(begin)
+        _, after = rest.split(end)
+        text = f"{before}{begin}\n{make()}\n{end}{after}"
+    return text
 
 
-def table(record: dict[str, Any]) -> str:
-    """Milliseconds forward and backward of each shape and contender, ratios, share of the limit."""
-    cells: dict[tuple[str, str], dict[str, Any]] = {}
-    shapes: dict[str, str] = {}
-    for row in record["rows"]:
-        cells[row["shape"], row["impl"]] = row
-        shapes[row["shape"]] = f"{row['shape']} ({row['B']}, {row['N']}, {row['F']})"
-    lines = [
-        f"| (B, N, F) | {' | '.join(PEERS)} | tf32 against compiled | of the limit | peak MB |",
-        "|---" * (len(PEERS) + 4) + "|",
-    ]
+def table(record: Record) -> str:
+    """Time and memory of a training step, for each shape and contender."""
+    cells, shapes = _cells(record), _shapes(record)
+    names = [name for name in (*PEERS, *OURS) if any(name == impl for _, impl in cells)]
+    times, memory = [], []
     for shape, label in shapes.items():
-        if shape.startswith("sweep"):
-            continue
-        ours, compiled = cells[shape, "setwise-tf32"], cells[shape, "compiled"]
-        times = [_time(cells.get((shape, peer), {"error": "-"})) for peer in PEERS]
-        ratio = "" if "error" in compiled else f"{compiled['total_ms'] / ours['total_ms']:.1f}x"
-        share, peak = f"{ours['limit_fraction']:.0%}", f"{ours['peak_mb']:.0f}"
-        lines.append(f"| {label} | {' | '.join(times)} | {ratio} | {share} | {peak} |")
+        found = [cells.get((shape, name), {"error": "-"}) for name in names]
+        times.append([label, *map(_time, found)])
+        memory.append([label, *map(_memory, found)])
     header = record["header"]
-    made = f"{header['device']}, torch {header['torch']}, commit {str(header['commit'])[:12]}"
-    return "\n".join([*lines, "", f"Measured on {made}; milliseconds, forward and backward.", ""])
+    refused = {
+        f"{row['impl']} {row['error']}"
+        for row in record["rows"]
+        if row.get("error", "out of memory") != "out of memory"
+    }
+    notes = [
+        f"Measured on {header['device']}, torch {header['torch']}, commit "
+        f"{str(header['commit'])[:12]}.",
+        *(f'"-": {reason}.' for reason in sorted(refused)),
+    ]
+    return "\n".join(
+        [
+            "Milliseconds, forward and backward; after the slash from a CUDA graph:",
+            "",
+            *_markdown(["(B, N, F)", *names], times),
+            "",
+            "Peak memory above the inputs, MB:",
+            "",
+            *_markdown(["(B, N, F)", *names], memory),
+            "",
+            *notes,
+            "",
+        ]
+    )
 
 
-def _time(row: dict[str, Any]) -> str:
-    return row["error"] if "error" in row else f"{row['total_ms']:.2f}"
+def bars(record: Record) -> str:
+    """Each goal, what was reached in eager mode and from a CUDA graph, and the share of the limit.
+
+    The shares are those of the contender that the goal is about.
+    """
+    cells, shapes, rates = _cells(record), _shapes(record), record["header"]["ceilings"]
+    lines: list[list[str]] = []
+    for shape, goal in TIMES_COMPILED.items():
+        ours, peer = cells[shape, TF32], cells[shape, "compiled"]
+        lines.append(
+            [
+                shapes[shape],
+                f"at least {goal}x compiled",
+                *_against(ours, peer, goal),
+                *_shares(ours),
+            ]
+        )
+    for (shape, impl), most in MOST_MS.items():
+        ours = cells[shape, impl]
+        reached = [
+            "" if ours[kind] is None else f"{_number(ours[kind])} ms: {_yes(ours[kind] <= most)}"
+            for kind in ("total_ms", "graph_ms")
+        ]
+        lines.append([shapes[shape], f"{impl}: at most {most} ms", *reached, *_shares(ours)])
+    ours, peer = cells["wide", BOTH], cells["wide", "cut-cross-entropy"]
+    goal = TIMES_CUT_CROSS_ENTROPY
+    what = f"{BOTH}: at least {goal}x cut-cross-entropy, same gradients"
+    lines.append([shapes["wide"], what, *_against(ours, peer, goal), *_shares(ours)])
+    peaks = [cells["wide", impl]["peak_mb"] for impl in OURS]
+    reached_mb = f"{', '.join(map(_number, peaks))} MB: {_yes(max(peaks) < MOST_MB)}"
+    what = f"{', '.join(OURS)}: peak below {MOST_MB} MB"
+    lines.append([shapes["wide"], what, reached_mb, "", "", ""])
+    able = [peer for peer in PEERS if "error" not in cells["cloud1M", peer]]
+    times = [f"{peer} takes {_number(cells['cloud1M', peer]['total_ms'])} ms" for peer in able]
+    what = "no peer can run it"
+    lines.append([shapes["cloud1M"], what, f"{', '.join(times)}: {_yes(not able)}", "", "", ""])
+    for impl in OURS:
+        found = [cells[shape, impl]["limit_fraction"] for shape in LARGE]
+        share = f"{', '.join(map(_share, found))}: {_yes(min(found) >= LEAST_SHARE)}"
+        what = f"{impl}: at least {LEAST_SHARE:.0%} of the limit"
+        lines.append([", ".join(LARGE), what, share, "", "", ""])
+    wide = cells["wide", TF32]
+    lower = _mixed_limit(wide, rates)
+    titles = ["(B, N, F)", "goal", "reached, eager", "reached, CUDA graph"]
+    return "\n".join(
+        [
+            *_markdown([*titles, "of the limit, eager", "of the limit, CUDA graph"], lines),
+            "",
+            _wrapped(
+                f"The limit of {TF32} counts every product at the rate of tf32. The kernels form "
+                f"the last one in float16; counted at the rate of 16 bits, the limit of `wide` is "
+                f"{_number(lower)} ms, of which {TF32} reaches {_share(lower / wide['total_ms'])}."
+            ),
+        ]
+    )
+
+
+def bounds(record: Record) -> str:
+    """What the device would need of each resource, and whether host or device bounds a step."""
+    cells, lines = _cells(record), []
+    for shape, label in _shapes(record).items():
+        row = cells[shape, TF32]
+        busy = None if row["graph_ms"] is None else row["graph_ms"] / row["total_ms"]
+        needs = _needs(row, record["header"]["ceilings"]).values()
+        alone = ["<0.001" if sum(both) < 1e-3 else _number(sum(both)) for both in needs]
+        times = [_number(row[kind]) for kind in ("limit_ms", "graph_ms", "total_ms")]
+        bound = "host" if busy is not None and busy < 0.5 else "device"
+        lines.append([label, *alone, *times, _share(busy), bound])
+    titles = ["(B, N, F)", *RESOURCES, "limit", "CUDA graph", "eager"]
+    titles += ["device's share", "eager bound by"]
+    return "\n".join([*_markdown(titles, lines), ""])
+
+
+def mid(record: Record) -> str:
+    """Whether the goal of `mid` lies within what the device can do."""
+    cells, rates, goal = _cells(record), record["header"]["ceilings"], TIMES_COMPILED["mid"]
+    ours, compiled = cells["mid", TF32], cells["mid", "compiled"]
+    limit, lower, lowest = (
+        ours["limit_ms"],
+        _mixed_limit(ours, rates),
+        cells["mid", BF16]["limit_ms"],
+    )
+    needs = {name: sum(both) for name, both in _needs(ours, rates).items()}
+    wanted = compiled["total_ms"] / goal
+
+    def compared(least: float) -> str:
+        return f"{_number(least)} ms, {'more' if least > wanted else 'not more'} than that"
+
+    return _wrapped(
+        f"The goal for `mid` is {goal} times the speed of the compiled dense loss, "
+        f"which takes {_number(compiled['total_ms'])} ms: a step of {_number(wanted)} ms. The "
+        f"limit of the device is {compared(limit)}; with the last product at the rate of 16 bits "
+        f"it is {compared(lower)}; with all of them, as for bfloat16 inputs, {compared(lowest)}. "
+        f"From CUDA graphs compiled takes {_number(compiled['graph_ms'])} ms and {TF32} "
+        f"{_number(ours['graph_ms'])} ms, {_ratio(compiled['graph_ms'] / ours['graph_ms'])} as "
+        f"fast and {_share(limit / ours['graph_ms'])} of the limit; at the limit it would be "
+        f"{_ratio(compiled['graph_ms'] / limit)}. The limit takes products "
+        f"({_number(needs['products'])} ms) and exponentials ({_number(needs['exponentials'])} ms) "
+        f"to overlap entirely; one after the other they need "
+        f"{_number(needs['products'] + needs['exponentials'])} ms."
+    )
+
+
+def sweep(record: Record) -> str:
+    """Where in the sweep over N a compiled dense loss is at least as fast."""
+    cells = _cells(record)
+    found = []
+    for kind in ("total_ms", "graph_ms"):
+        sizes = [
+            str(row["N"])
+            for (shape, impl), row in cells.items()
+            if shape.startswith("sweep") and impl == TF32 and row.get(kind)
+            if (cells[shape, "compiled"].get(kind) or math.inf) <= row[kind]
+        ]
+        found.append(f"with {', '.join(sizes)} elements" if sizes else "nowhere")
+    return _wrapped(
+        f"In the sweep over the size of one set, compiled is at least as fast as {TF32} "
+        f"{found[0]} in eager mode, and {found[1]} from a CUDA graph."
+    )
+
+
+def host(record: Record, profile: Record) -> str:
+    """What a step costs on the host before the device has anything to do."""
+    rows = profile["host"]
+    parts = [row["us"] for row in rows if row["part_of_a_step"]]
+    step = _cells(record)["puzzle", TF32]
+    eager, graph = (1e3 * step[kind] for kind in ("total_ms", "graph_ms"))
+    text = (
+        f"The first {len(parts)} are part of every step with small sets and add up to {sum(parts)} "
+        f"of the {eager:.0f} microseconds of `puzzle` in eager mode; the rest has not been taken "
+        f"apart. From a CUDA graph the step takes {graph:.1f} microseconds."
+    )
+    lines = [[row["step"], f"{row['us']}"] for row in rows]
+    return "\n".join(
+        [*_markdown(["host", "microseconds"], lines), "", _made(profile), _wrapped(text)]
+    )
+
+
+def designs(profile: Record) -> str:
+    """Designs that were measured side by side."""
+    lines = []
+    for row in profile["designs"]:
+        times = [row["dropped_time"], row["kept_time"]]
+        dropped, kept = ("" if t is None else f"{_as_noted(t)} {row['unit']}" for t in times)
+        lines.append([row["where"], row["dropped"], dropped, row["kept"], kept])
+    titles = ["where", "dropped", "time", "kept", "time"]
+    return "\n".join([*_markdown(titles, lines), "", _made(profile)])
+
+
+def _made(profile: Record) -> str:
+    header = profile["header"]
+    return _wrapped(
+        f"{header['device']}, {header['date']}, commit {header['commit']}; {header['how']}."
+    )
+
+
+def _cells(record: Record) -> dict[tuple[str, str], Row]:
+    return {(row["shape"], row["impl"]): row for row in record["rows"]}
+
+
+def _shapes(record: Record) -> dict[str, str]:
+    """Names of the shapes that are not of the sweep, with what stands for each in a table."""
+    return {
+        row["shape"]: f"{row['shape']} ({row['B']}, {row['N']}, {row['F']})"
+        for row in record["rows"]
+        if not row["shape"].startswith("sweep")
+    }
+
+
+def _needs(row: Row, rates: dict[str, float]) -> dict[str, tuple[float, float]]:
+    """Milliseconds of the forward and the backward pass if one resource alone were scarce."""
+    needs = {}
+    for resource, name in RESOURCES.items():
+        alone = dict.fromkeys(rates, math.inf) | {name: rates[name]}
+        forward, total = limit_ms(row["B"], row["N"], row["F"], 4, False, alone)
+        needs[resource] = forward, total - forward
+    return needs
+
+
+def _mixed_limit(row: Row, rates: dict[str, float]) -> float:
+    """The limit in ms if the last product of backward counts at the rate of 16 bits."""
+    needs = _needs(row, rates)
+    forward, backward = needs["products"]
+    backward *= (1 + rates["matmul_flops"] / rates["matmul_bf16_flops"]) / 2
+    mixed = needs | {"products": (forward, backward)}
+    return sum(max(both[i] for both in mixed.values()) for i in (0, 1))
+
+
+def _against(ours: Row, peer: Row, goal: float) -> list[str]:
+    """Time, ratio to a peer and whether it reaches a goal, in eager mode and from a CUDA graph."""
+    reached = []
+    for kind in ("total_ms", "graph_ms"):
+        if ours[kind] is None or peer[kind] is None:
+            reached.append("")
+            continue
+        ratio = peer[kind] / ours[kind]
+        both = f"{_number(ours[kind])} against {_number(peer[kind])} ms"
+        reached.append(f"{both}, {_ratio(ratio)}: {_yes(ratio >= goal)}")
+    return reached
+
+
+def _shares(row: Row) -> list[str]:
+    """Share of the limit in eager mode and from a CUDA graph."""
+    graph = row["graph_ms"]
+    return [_share(row["limit_fraction"]), _share(graph and row["limit_ms"] / graph)]
+
+
+def _markdown(titles: list[str], lines: list[list[str]]) -> list[str]:
+    rows = [titles, ["---"] * len(titles), *lines]
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _wrapped(text: str) -> str:
+    """A paragraph in lines of at most 100 characters."""
+    return textwrap.fill(text, 100, break_on_hyphens=False) + "\n"
+
+
+def _time(row: Row) -> str:
+    if "error" in row:
+        return "out of memory" if row["error"] == "out of memory" else "-"
+    graph = row["graph_ms"]
+    return _number(row["total_ms"]) + ("" if graph is None else f" / {_number(graph)}")
+
+
+def _memory(row: Row) -> str:
+    return _time(row) if "error" in row else _number(row["peak_mb"])
+
+
+def _number(value: float | None) -> str:
+    """Three digits, written without an exponent."""
+    if value is None:
+        return ""
+    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
+
+
+def _as_noted(time: float) -> str:
+    return f"{time:.3f}" if time < 1 else f"{time}"
+
+
+def _share(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.1%}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.1f}x" if value >= 1 else f"{value:.2f}x"
+
+
+def _yes(reached: bool) -> str:
+    return "**yes**" if reached else "no"

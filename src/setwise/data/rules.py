@@ -1,0 +1,202 @@
+"""Rules as data: ``neighbor2(A,B,C) :- neighbor(A,B), neighbor(B,C).`` and all their groundings.
+
+Legend: C clauses, that is ground instances of a rule; V variables of the rule; K constants.
+
+A rule has one head and a conjunction of binary atoms for a body. Its ground clauses are a table
+[C, V] of constants by their indices in a knowledge base, one column for each variable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise.data.knowledge import KnowledgeBase
+from setwise.data.terms import is_variable, quoted, scan_term
+
+
+class BodyAtom(NamedTuple):
+    """A relation between two variables."""
+
+    relation: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``predicate(head variables) :- body``.
+
+    >>> rule = Rule.parse("uncle(A,C) :- brother(A,B), parent(B,C).")
+    >>> rule.predicate, rule.head
+    ('uncle', ('A', 'C'))
+    >>> rule.variables
+    ('A', 'C', 'B')
+    >>> print(rule)
+    uncle(A,C) :- brother(A,B), parent(B,C).
+    """
+
+    predicate: str
+    head: tuple[str, ...]
+    body: tuple[BodyAtom, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """Read a rule written as in Prolog, with or without the full stop."""
+        if not isinstance(text, str):
+            raise TypeError(f"rule: expected a text, got {type(text).__name__}")
+        try:
+            return cls._parse(text)
+        except ValueError as error:
+            raise ValueError(f"rule {text!r}: {error}") from None
+
+    @classmethod
+    def _parse(cls, text: str) -> Rule:
+        head, end = scan_term(text)
+        if not text.startswith(":-", end):
+            raise ValueError("expected ':-' after the head")
+        body, end = [], end + len(":-")
+        while True:
+            (relation, arguments), end = scan_term(text, end)
+            if len(arguments) != 2:
+                raise ValueError(f"{relation} needs 2 arguments in the body, got {len(arguments)}")
+            body.append(BodyAtom(relation, *arguments))
+            if text[end : end + 1] != ",":
+                break
+            end += 1
+        if text[end:].strip() not in ("", "."):
+            raise ValueError(f"expected a comma or the end, got {text[end:].strip()!r}")
+        return cls(head.predicate, head.arguments, tuple(body))
+
+    def __post_init__(self) -> None:
+        in_body = {name for atom in self.body for name in (atom.first, atom.second)}
+        if not self.head or not self.body:
+            raise ValueError("a rule needs arguments in its head and atoms in its body")
+        for name in (*self.head, *sorted(in_body)):
+            if not is_variable(name) or name == "_":
+                raise ValueError(
+                    f"{name} is no variable: only names that start with a capital may be arguments"
+                )
+        if len(set(self.head)) < len(self.head):
+            raise ValueError(f"the variables of the head must differ, got {', '.join(self.head)}")
+        for name in self.head:
+            if name not in in_body:
+                raise ValueError(f"{name} stands in the head but in no atom of the body")
+        if len(set(self.body)) < len(self.body):
+            raise ValueError("the body is a set: no atom may stand in it twice")
+
+    def __str__(self) -> str:
+        atoms = [f"{quoted(atom.relation)}({atom.first},{atom.second})" for atom in self.body]
+        return f"{quoted(self.predicate)}({','.join(self.head)}) :- {', '.join(atoms)}."
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The head's variables in its order, then those of the body alone as they come."""
+        in_body = (name for atom in self.body for name in (atom.first, atom.second))
+        return tuple(dict.fromkeys([*self.head, *in_body]))
+
+    def ground(self, kb: KnowledgeBase, distinct: bool = True) -> NDArray[np.int64]:
+        """Every choice of constants that makes all atoms of the body true: [C, V], sorted by row.
+
+        The columns are ``variables``. With ``distinct`` no constant stands for two variables, so
+        that the groundings of a `chain_rule` are the simple paths of a graph.
+
+        >>> kb = KnowledgeBase.parse("near(a,b).\\nnear(b,c).", symmetric=["near"])
+        >>> chain_rule("near", 2).ground(kb)
+        array([[0, 1, 2],
+               [2, 1, 0]])
+        >>> len(chain_rule("near", 2).ground(kb, distinct=False))
+        6
+        """
+        if not isinstance(kb, KnowledgeBase):
+            raise TypeError(f"kb: expected a KnowledgeBase, got {type(kb).__name__}")
+        bound: list[str] = []
+        table = np.zeros((1, 0), np.int64)  # one clause in which nothing is bound yet
+        waiting = list(self.body)
+        while waiting:
+            # An atom that shares a variable with the table keeps the join small.
+            atom = next((a for a in waiting if a.first in bound or a.second in bound), waiting[0])
+            waiting.remove(atom)
+            table = _join(table, bound, atom, kb.pairs(atom.relation), len(kb.constants))
+            bound += [v for v in dict.fromkeys(atom[1:]) if v not in bound]
+            if distinct:
+                table = table[(np.diff(np.sort(table, axis=1), axis=1) != 0).all(axis=1)]
+        table = table[:, [bound.index(variable) for variable in self.variables]]
+        return table[np.lexsort(table.T[::-1])]
+
+
+def chain_rule(relation: str, n: int) -> Rule:
+    """The rule of ``n`` steps along a relation: the paper's neighbor-n.
+
+    The head is named after the relation, which loses an "Of" as in the paper.
+
+    >>> print(chain_rule("neighborOf", 2))
+    neighbor2(A,B,C) :- neighborOf(A,B), neighborOf(B,C).
+    """
+    if not isinstance(relation, str):
+        raise TypeError(f"relation: expected a name, got {type(relation).__name__}")
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"n: expected an int, got {type(n).__name__}")
+    if not 1 <= n < len(ascii_uppercase):
+        raise ValueError(f"n: must lie between 1 and {len(ascii_uppercase) - 1}, got {n}")
+    names = ascii_uppercase[: n + 1]
+    body = tuple(BodyAtom(relation, names[i], names[i + 1]) for i in range(n))
+    return Rule(f"{relation.removesuffix('Of')}{n}", tuple(names), body)
+
+
+def split_clauses(
+    clauses: NDArray[np.int64], train: int, test: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Two samples [train, V] and [test, V] of the clauses [C, V] that share none, by seed.
+
+    >>> for part in split_clauses(np.arange(10).reshape(10, 1), train=6, test=2, seed=0):
+    ...     print(part.shape)
+    (6, 1)
+    (2, 1)
+    """
+    for name, size in (("train", train), ("test", test), ("seed", seed)):
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"{name}: expected an int, got {type(size).__name__}")
+        if size < 0:
+            raise ValueError(f"{name}: must not be negative, got {size}")
+    clauses = np.asarray(clauses)
+    if train + test > len(clauses):
+        raise ValueError(
+            f"train, test: {train} + {test} clauses are asked for, but there are {len(clauses)}"
+        )
+    drawn = clauses[np.random.default_rng(seed).permutation(len(clauses))[: train + test]]
+    return drawn[:train], drawn[train:]
+
+
+def _join(
+    table: NDArray[np.int64],
+    bound: list[str],
+    atom: BodyAtom,
+    pairs: NDArray[np.int64],
+    K: int,
+) -> NDArray[np.int64]:
+    """Every row of the table with every fact of the atom that agrees on the bound variables.
+
+    The atom's variables that were not bound become new columns, in the atom's order.
+    """
+    variables = [atom.first, atom.second]
+    if atom.first == atom.second:
+        pairs, variables = pairs[pairs[:, 0] == pairs[:, 1]], variables[:1]
+    shared = [i for i, variable in enumerate(variables) if variable in bound]
+    fresh = [i for i, variable in enumerate(variables) if variable not in bound]
+    # One number stands for the shared constants of a row: equal numbers, equal constants.
+    digits = np.array([K, 1])[2 - len(shared) :]
+    of_rows = table[:, [bound.index(variables[i]) for i in shared]] @ digits
+    of_facts = pairs[:, shared] @ digits
+    order = np.argsort(of_facts, kind="stable")
+    start = np.searchsorted(of_facts[order], of_rows, side="left")
+    count = np.searchsorted(of_facts[order], of_rows, side="right") - start
+    # Row r meets the facts order[start[r]], ..., order[start[r] + count[r] - 1].
+    row = np.repeat(np.arange(len(table)), count)
+    place = np.arange(len(row)) - np.repeat(count.cumsum() - count, count)
+    fact = order[start[row] + place]
+    return np.concatenate([table[row], pairs[fact][:, fresh]], axis=1)

@@ -1,0 +1,38 @@
+"""Tensors and a few facts about them in one file, which is either whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write to a file beside it and rename: a reader sees the old file or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()},
+            unfinished,
+            metadata={"facts": json.dumps(facts)},
+        )
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors, on the CPU, and the facts."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        if "facts" not in metadata:
+            raise ValueError(f"{path}: not a checkpoint of setwise; it has no facts in its header")
+        return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["facts"])  # noqa: SIM118

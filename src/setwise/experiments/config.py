@@ -1,0 +1,111 @@
+"""What a run is: everything that decides its result, in one typed value.
+
+Recipes (`setwise.experiments.recipes`) are functions that return a `Config`; they derive from each
+other with `dataclasses.replace`. A config is written into the record of its run in full, and its
+`identity` names the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+Loss = Literal["H", "SH", "A1H", "H1H"]
+LOSSES: tuple[Loss, ...] = ("H", "SH", "A1H", "H1H")
+
+
+@dataclass(frozen=True)
+class PuzzleData:
+    """States of a sliding puzzle as sets of objects; the same ones for every run of a table."""
+
+    width: int = 3
+    height: int = 3
+    states: int = 5000
+    # The first `train` states are trained on, the others are held out.
+    train: int = 4500
+    # Whether objects are missing from half of the states, with dummies in their place.
+    variable: bool = False
+    # How a softmax output is scored: the paper takes its features for independent Bernoullis.
+    scored_as: Literal["categorical", "bernoulli"] = "bernoulli"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Network:
+    """The set autoencoder of the paper's appendix; see `setwise.models.SetAutoencoder`."""
+
+    element_widths: tuple[int, ...] = (1000, 1000)
+    widths: tuple[int, ...] = (1000, 1000)
+    # Binary Gumbel-softmax variables.
+    latent: int = 100
+    decoder_width: int = 1000
+    dropout: float = 0.5
+    # Whether latent variables are sampled in training, or only softened.
+    noise: bool = True
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train, with Adam."""
+
+    epochs: int
+    batch: int = 500
+    learning_rate: float = 1e-3
+    # The last share of training, over which the learning rate falls linearly to zero.
+    cooldown: float = 0.0
+    # Of the latent variables: exponentially from start to end over a first share, then constant.
+    temperature_start: float = 5.0
+    temperature_end: float = 0.7
+    temperature_until: float = 0.7
+    # How often in a run the success is measured; it does not influence the training.
+    evaluations: int = 40
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run. Those that agree in all but `MEMBERWISE` can be trained together."""
+
+    table: str
+    scenario: str
+    loss: Loss
+    seed: int
+    # Whether the elements come in a new random order each time they are seen.
+    shuffle_input: bool
+    shuffle_target: bool
+    data: PuzzleData
+    network: Network
+    schedule: Schedule
+    # PyTorch's setting for products of float32 matrices.
+    precision: Literal["highest", "high", "medium"] = "high"
+
+    @property
+    def identity(self) -> str:
+        """A short name that any change of the config changes."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+    def shared(self) -> Config:
+        """The part that runs trained together have in common."""
+        return replace(
+            self, scenario="", loss="H", seed=0, shuffle_input=False, shuffle_target=False
+        )
+
+
+MEMBERWISE = ("scenario", "loss", "seed", "shuffle_input", "shuffle_target")
+
+
+def config_from(saved: dict[str, Any]) -> Config:
+    """The config behind ``dataclasses.asdict`` of it, as records hold it."""
+    parts = {"data": PuzzleData, "network": Network, "schedule": Schedule}
+    unknown = sorted(set(saved) - {field.name for field in fields(Config)})
+    if unknown:
+        raise ValueError(
+            f"config: unknown fields {', '.join(unknown)}; was it written by a newer version?"
+        )
+    values = dict(saved)
+    for name, kind in parts.items():
+        # JSON has no tuples.
+        given = {k: tuple(v) if isinstance(v, list) else v for k, v in saved[name].items()}
+        values[name] = kind(**given)
+    return Config(**values)

@@ -1,0 +1,136 @@
+"""Several networks of the same shape as one: trained in the same steps, each on its own.
+
+Legend: K members, b examples of a batch, S examples, N elements, F features.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+import setwise as sw
+from setwise.experiments.config import Config
+from setwise.experiments.randomness import random_order
+from setwise.experiments.task import Task
+from setwise.features import Features
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "H": sw.ordered_cross_entropy,
+    "SH": sw.set_cross_entropy,
+    "A1H": sw.set_average,
+    "H1H": sw.hausdorff,
+}
+
+
+class Ensemble:
+    """The stacked weights and statistics of K networks, and their optimiser."""
+
+    def __init__(self, networks: Sequence[nn.Module], device: torch.device, rate: float) -> None:
+        weights, statistics = stack_module_state(list(networks))
+        self.weights = {name: w.detach().to(device).requires_grad_() for name, w in weights.items()}
+        self.statistics = {name: t.to(device) for name, t in statistics.items()}
+        self._skeleton = copy.deepcopy(networks[0]).to("meta")
+        self.rate = torch.tensor(rate, device=device)
+        # Elementwise, so that stacked members are optimised as if alone.
+        on_cuda = device.type == "cuda"
+        self.optimiser = torch.optim.Adam(
+            self.weights.values(), lr=self.rate, fused=True, capturable=on_cuda
+        )
+
+    def __call__(self, inputs: Tensor, temperature: Tensor, *, training: bool) -> Tensor:
+        """[K, b, ...] -> logits [K, b, N, F]; in training the running statistics move."""
+        self._skeleton.train(training)
+
+        def member(weights: Any, statistics: Any, input: Tensor) -> Tensor:
+            return functional_call(self._skeleton, (weights, statistics), (input, temperature))
+
+        mapped = torch.vmap(member, randomness="different")
+        return mapped(self.weights, self.statistics, inputs)
+
+    def descend(self, loss: Tensor) -> None:
+        """One step of every member down the gradient of its share of the summed loss."""
+        parameters = list(self.weights.values())
+        for weight, grad in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            weight.grad = grad.contiguous()  # the fused optimiser wants the layout of the weight
+        self.optimiser.step()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that training changes, by name; the tensors themselves, not copies."""
+        found = dict(self.weights) | self.statistics
+        for name, weight in self.weights.items():
+            for key, value in self.optimiser.state[weight].items():
+                found[f"optimiser.{key}.{name}"] = value
+        return {name: t.detach() for name, t in found.items()}
+
+    def load(self, saved: dict[str, Tensor]) -> None:
+        """Take over what `tensors` gave, after a first step has made the optimiser's state."""
+        own = self.tensors()
+        if own.keys() != saved.keys():
+            different = ", ".join(sorted(own.keys() ^ saved.keys())[:5])
+            raise ValueError(f"checkpoint: belongs to another network; differs in {different}")
+        for name, tensor in own.items():
+            tensor.copy_(saved[name])
+
+    def member(self, index: int) -> dict[str, Tensor]:
+        """The ``state_dict`` of one member."""
+        state = {name: w[index].detach() for name, w in self.weights.items()}
+        return state | {name: t[index] for name, t in self.statistics.items()}
+
+
+class Batch:
+    """The examples of a step for K members, each in its own order.
+
+    All of it is computed from tensors on the device, so that a CUDA graph can hold it.
+    """
+
+    def __init__(self, configs: Sequence[Config], task: Task) -> None:
+        device = task.sets.device
+        self._task = task
+        self._size = configs[0].schedule.batch
+        self._seeds = torch.tensor([config.seed for config in configs], device=device)
+        self._shuffled = torch.tensor([config.shuffle_target for config in configs], device=device)
+        self._epoch = torch.zeros((), dtype=torch.long, device=device)
+        self._rows = torch.zeros(len(configs), self._size, dtype=torch.long, device=device)
+        self.steps = task.train // self._size
+
+    def begin(self, epoch: int) -> None:
+        """Deal the examples of a new epoch; what does not fill a batch sits it out."""
+        self._epoch.fill_(epoch)
+        self._dealt = random_order(
+            self._task.train, self._seeds, self._epoch.expand_as(self._seeds)
+        )
+
+    def move(self, step: int) -> None:
+        self._rows.copy_(self._dealt[:, step * self._size : (step + 1) * self._size])
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Counts [K, b, U] and targets [K, b, N, F] of the current step."""
+        targets = self._task.sets[self._rows]
+        seeds, rows = self._seeds.unsqueeze(-1), self._rows
+        order = random_order(targets.shape[2], seeds, self._epoch.expand_as(seeds), rows)
+        order = torch.where(
+            self._shuffled[:, None, None], order, torch.arange(order.shape[-1], device=order.device)
+        )
+        targets = targets.gather(2, order.unsqueeze(-1).expand_as(targets))
+        return self._task.counts[self._rows], targets
+
+
+def member_losses(
+    names: Sequence[str], logits: Tensor, targets: Tensor, features: Features
+) -> Tensor:
+    """The mean loss [K] of each member over its batch; neighbours share the call of a loss."""
+    parts = []
+    start = 0
+    for name, group in itertools.groupby(names):
+        end = start + len(list(group))
+        z, x = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
+        per_set = _FUNCTIONS[name](z, x, features, reduction="none")
+        parts.append(per_set.unflatten(0, (end - start, -1)).mean(dim=1))
+        start = end
+    return torch.cat(parts)

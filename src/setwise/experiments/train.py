@@ -1,0 +1,267 @@
+"""Training an ensemble from its configs to its results.
+
+Legend: K members, S examples, N elements, F features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from setwise.experiments import checkpoint
+from setwise.experiments.config import MEMBERWISE, Config
+from setwise.experiments.ensemble import Batch, Ensemble, member_losses
+from setwise.experiments.evaluate import success_of
+from setwise.experiments.graph import Repeated
+from setwise.experiments.task import build_network, load_task
+from setwise.models import annealed_temperature
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an ensemble is, for whoever watches."""
+
+    epoch: int
+    epochs: int
+    seconds: float
+    # Per member, in the order of `Training.configs`.
+    losses: list[float]
+    success: list[float]
+    heldout: list[float]
+
+    @property
+    def seconds_left(self) -> float:
+        return self.seconds / max(self.epoch, 1) * (self.epochs - self.epoch)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one member."""
+
+    config: Config
+    metrics: dict[str, float]
+    # One entry per evaluation: epoch, loss, success, heldout.
+    history: dict[str, list[float]]
+
+
+@dataclass
+class _State:
+    """What, besides tensors, a resumed run goes on from."""
+
+    epoch: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Training:
+    """Configs that agree in all but `MEMBERWISE`, trained together on one device.
+
+    With a path, the state is saved there about every ``save_every`` seconds, and a run that finds
+    it goes on from there to the same results. Neither the device's speed nor the saving influence
+    them: all randomness comes from the seeds of the members, and noise and dropout also from which
+    members are trained together.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        device: str | torch.device,
+        save_to: Path | None = None,
+        save_every: float = 300.0,
+    ) -> None:
+        if not configs:
+            raise ValueError("configs: expected at least one")
+        for config in configs:
+            if config.shared() != configs[0].shared():
+                raise ValueError(
+                    f"configs: those of one ensemble may differ in {', '.join(MEMBERWISE)} only; "
+                    f"train others apart"
+                )
+        # Members with the same loss become neighbours and share its computation.
+        self.configs = sorted(configs, key=lambda c: (c.loss, c.scenario, c.seed))
+        self._device = torch.device(device)
+        self._save_to, self._save_every = save_to, save_every
+        self._schedule = configs[0].schedule
+        task = load_task(configs[0].data)
+        if task.train < self._schedule.batch:
+            raise ValueError(
+                f"schedule: a batch of {self._schedule.batch} is more than the {task.train} "
+                f"examples to train on"
+            )
+        networks = [build_network(config, task) for config in self.configs]
+        self.task = task.to(self._device)
+        self.ensemble = Ensemble(networks, self._device, self._schedule.learning_rate)
+        self._batch = Batch(self.configs, self.task)
+        self._names = [config.loss for config in self.configs]
+        self._temperature = torch.tensor(self._schedule.temperature_start, device=self._device)
+        self._losses = torch.zeros(len(self.configs), device=self._device)
+        # Compiling takes a minute and pays on a GPU, where most of a step is moving activations.
+        self._forward = self._member_losses
+        if self._device.type == "cuda":
+            self._forward = torch.compile(self._member_losses, dynamic=False)
+        self._step = Repeated(self._one_step, self._device)
+
+    def run(self, watch: Callable[[Progress], None] = lambda progress: None) -> list[Result]:
+        """Train to the end; ``watch`` is called at every evaluation."""
+        with _arithmetic(self.configs[0].precision), _own_randomness(self._device):
+            state = self._resume()
+            began = last_saved = time.perf_counter()
+            before = state.seconds
+            evaluations = _evaluation_epochs(self._schedule.epochs, self._schedule.evaluations)
+            while state.epoch < self._schedule.epochs:
+                self._run_epoch(state.epoch)
+                state.epoch += 1
+                if state.epoch in evaluations:
+                    state.history.append(self._evaluate(state.epoch))
+                    state.seconds = before + time.perf_counter() - began
+                    watch(self._progress(state))
+                if self._save_to and time.perf_counter() - last_saved > self._save_every:
+                    state.seconds = before + time.perf_counter() - began
+                    self._save(state)
+                    last_saved = time.perf_counter()
+            return self._results(state)
+
+    def time_epoch(self, epochs: int = 3) -> float:
+        """Seconds that an epoch takes once everything is warm; for measurements alone."""
+        with _arithmetic(self.configs[0].precision), _own_randomness(self._device):
+            for epoch in range(epochs + 2):
+                if epoch == 2:
+                    self._wait()
+                    began = time.perf_counter()
+                self._run_epoch(epoch)
+            self._wait()
+            return (time.perf_counter() - began) / epochs
+
+    def _run_epoch(self, epoch: int) -> None:
+        schedule = self._schedule
+        progress = epoch / schedule.epochs
+        self._temperature.fill_(
+            annealed_temperature(
+                progress,
+                schedule.temperature_start,
+                schedule.temperature_end,
+                schedule.temperature_until,
+            )
+        )
+        left = 1.0 - progress
+        cooled = min(1.0, left / schedule.cooldown) if schedule.cooldown else 1.0
+        self.ensemble.rate.fill_(schedule.learning_rate * cooled)
+        torch.manual_seed(self._noise_seed(epoch))
+        self._losses.zero_()
+        self._batch.begin(epoch)
+        for step in range(self._batch.steps):
+            self._batch.move(step)
+            self._step()
+
+    def _one_step(self) -> None:
+        losses = self._forward(*self._batch.draw())
+        self.ensemble.descend(losses.sum())
+        self._losses += losses.detach() / self._batch.steps
+
+    def _member_losses(self, counts: Tensor, targets: Tensor) -> Tensor:
+        logits = self.ensemble(counts, self._temperature, training=True)
+        return member_losses(self._names, logits, targets, self.task.features)
+
+    def _evaluate(self, epoch: int) -> dict[str, Any]:
+        found = success_of(self.ensemble, self.task)
+        train = self.task.train
+        return {
+            "epoch": epoch,
+            "loss": self._losses.tolist(),
+            "success": found.mean(dim=1).tolist(),
+            "heldout": found[:, train:].mean(dim=1).nan_to_num().tolist(),
+        }
+
+    def _results(self, state: _State) -> list[Result]:
+        """The final success is measured on the sets themselves, in the order a scenario gives."""
+        success = success_of(self.ensemble, self.task, self.configs)
+        exact = success_of(self.ensemble, self.task, self.configs, exact=True)
+        train = self.task.train
+        results = []
+        for k, config in enumerate(self.configs):
+            metrics = {
+                "success": success[k].mean().item(),
+                "train": success[k, :train].mean().item(),
+                "exact": exact[k].mean().item(),
+                "loss": self._losses[k].item(),
+            }
+            if train < success.shape[1]:
+                metrics["heldout"] = success[k, train:].mean().item()
+            history = {
+                name: [point[name][k] for point in state.history]
+                for name in ("loss", "success", "heldout")
+            }
+            history["epoch"] = [point["epoch"] for point in state.history]
+            results.append(Result(config, metrics, history))
+        return results
+
+    def _progress(self, state: _State) -> Progress:
+        point = state.history[-1]
+        return Progress(
+            state.epoch,
+            self._schedule.epochs,
+            state.seconds,
+            point["loss"],
+            point["success"],
+            point["heldout"],
+        )
+
+    def _noise_seed(self, epoch: int) -> int:
+        names = "".join(config.identity for config in self.configs)
+        return int(hashlib.sha256(f"{names}{epoch}".encode()).hexdigest()[:15], 16)
+
+    def _save(self, state: _State) -> None:
+        assert self._save_to is not None
+        meta = {
+            "runs": [config.identity for config in self.configs],
+            "epoch": state.epoch,
+            "seconds": state.seconds,
+            "history": state.history,
+        }
+        checkpoint.write(self._save_to, self.ensemble.tensors() | {"losses": self._losses}, meta)
+
+    def _resume(self) -> _State:
+        if self._save_to is None or not self._save_to.exists():
+            return _State()
+        tensors, meta = checkpoint.read(self._save_to)
+        if meta["runs"] != [config.identity for config in self.configs]:
+            raise ValueError(
+                f"{self._save_to}: was saved by other runs; remove it or choose another path"
+            )
+        self._run_epoch(0)  # makes the tensors of the optimiser, which are then overwritten
+        self._losses.copy_(tensors.pop("losses"))
+        self.ensemble.load(tensors)
+        return _State(meta["epoch"], meta["seconds"], meta["history"])
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+
+def _evaluation_epochs(epochs: int, evaluations: int) -> set[int]:
+    return {round(epochs * (i + 1) / evaluations) for i in range(evaluations)} | {epochs}
+
+
+@contextmanager
+def _arithmetic(precision: str) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _own_randomness(device: torch.device) -> Iterator[None]:
+    """The caller's random numbers go on afterwards as if nothing had been drawn."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield

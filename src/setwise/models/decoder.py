@@ -1,0 +1,67 @@
+"""The fully connected decoder: from one vector to the elements of a set.
+
+Legend: B examples, N elements, F features; ``*`` any leading dimensions.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from setwise.models.deep_sets import check_floats, check_size
+from setwise.models.initialise import glorot
+
+
+class SetDecoder(nn.Module):
+    """Vectors [*, inputs] -> logits [*, size, features].
+
+    ``hidden_layers`` times a linear layer of ``width``, ReLU, batch normalisation and dropout, then
+    a linear layer to ``size * features``. The defaults are the decoder of the Set Cross Entropy
+    paper; with ``width=400`` it is the paper's network for rule learning, from the head of a rule
+    to the set of its body. The logits belong to any `setwise.Features`: softmax or sigmoid are the
+    business of the loss.
+
+    In training, batch normalisation takes its statistics over all leading dimensions together and
+    needs at least two examples.
+
+    >>> import torch
+    >>> decoder = SetDecoder(inputs=6, size=3, features=4, width=16)
+    >>> decoder(torch.rand(5, 6)).shape
+    torch.Size([5, 3, 4])
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        size: int,
+        features: int,
+        width: int = 1000,
+        hidden_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        for name, given in [
+            ("inputs", inputs),
+            ("size", size),
+            ("features", features),
+            ("width", width),
+            ("hidden_layers", hidden_layers),
+        ]:
+            check_size(name, given)
+        self.inputs, self.size, self.features = inputs, size, features
+        layers: list[nn.Module] = []
+        for layer in range(hidden_layers):
+            layers += [
+                nn.Linear(width if layer else inputs, width),
+                nn.ReLU(),
+                nn.BatchNorm1d(width),
+                nn.Dropout(dropout),
+            ]
+        self.hidden = nn.Sequential(*layers)
+        self.output = nn.Linear(width, size * features)
+        glorot(self)
+
+    def forward(self, input: Tensor) -> Tensor:
+        check_floats("input", input, "[*, inputs]", 1, self.inputs)
+        lead = input.shape[:-1]
+        flat = input.reshape(lead.numel(), self.inputs)  # BatchNorm1d wants [B, width]
+        return self.output(self.hidden(flat)).reshape(*lead, self.size, self.features)
