@@ -16,10 +16,14 @@ Loss = Literal["H", "SH", "A1H", "H1H"]
 LOSSES: tuple[Loss, ...] = ("H", "SH", "A1H", "H1H")
 
 
+Scoring = Literal["categorical", "bernoulli"]
+
+
 @dataclass(frozen=True)
 class PuzzleData:
     """States of a sliding puzzle as sets of objects; the same ones for every run of a table."""
 
+    kind: Literal["puzzle"] = "puzzle"
     width: int = 3
     height: int = 3
     states: int = 5000
@@ -28,14 +32,27 @@ class PuzzleData:
     # Whether objects are missing from half of the states, with dummies in their place.
     variable: bool = False
     # How a softmax output is scored: the paper takes its features for independent Bernoullis.
-    scored_as: Literal["categorical", "bernoulli"] = "bernoulli"
+    scored_as: Scoring = "bernoulli"
     seed: int = 0
 
 
 @dataclass(frozen=True)
-class Network:
+class RulesData:
+    """Ground clauses of neighbor-n over the neighbour relation of countries."""
+
+    kind: Literal["rules"] = "rules"
+    n: int = 2
+    train: int = 2250
+    test: int = 250
+    scored_as: Scoring = "bernoulli"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Autoencoder:
     """The set autoencoder of the paper's appendix; see `setwise.models.SetAutoencoder`."""
 
+    kind: Literal["autoencoder"] = "autoencoder"
     element_widths: tuple[int, ...] = (1000, 1000)
     widths: tuple[int, ...] = (1000, 1000)
     # Binary Gumbel-softmax variables.
@@ -44,6 +61,20 @@ class Network:
     dropout: float = 0.5
     # Whether latent variables are sampled in training, or only softened.
     noise: bool = True
+
+
+@dataclass(frozen=True)
+class RuleLearner:
+    """The decoder alone, from the head of a clause to its body; see `setwise.models.SetDecoder`."""
+
+    kind: Literal["rule learner"] = "rule learner"
+    width: int = 400
+    hidden_layers: int = 2
+    dropout: float = 0.5
+
+
+Data = PuzzleData | RulesData
+Network = Autoencoder | RuleLearner
 
 
 @dataclass(frozen=True)
@@ -74,7 +105,7 @@ class Config:
     # Whether the elements come in a new random order each time they are seen.
     shuffle_input: bool
     shuffle_target: bool
-    data: PuzzleData
+    data: Data
     network: Network
     schedule: Schedule
     # PyTorch's setting for products of float32 matrices.
@@ -97,15 +128,22 @@ MEMBERWISE = ("scenario", "loss", "seed", "shuffle_input", "shuffle_target")
 
 def config_from(saved: dict[str, Any]) -> Config:
     """The config behind ``dataclasses.asdict`` of it, as records hold it."""
-    parts = {"data": PuzzleData, "network": Network, "schedule": Schedule}
     unknown = sorted(set(saved) - {field.name for field in fields(Config)})
     if unknown:
         raise ValueError(
             f"config: unknown fields {', '.join(unknown)}; was it written by a newer version?"
         )
+    kinds: dict[str, Any] = {
+        kind.kind: kind for kind in (PuzzleData, RulesData, Autoencoder, RuleLearner)
+    }
+    parts = {
+        "data": kinds[saved["data"]["kind"]],
+        "network": kinds[saved["network"]["kind"]],
+        "schedule": Schedule,
+    }
     values = dict(saved)
-    for name, kind in parts.items():
+    for name, part in parts.items():
         # JSON has no tuples.
         given = {k: tuple(v) if isinstance(v, list) else v for k, v in saved[name].items()}
-        values[name] = kind(**given)
+        values[name] = part(**given)
     return Config(**values)

@@ -90,7 +90,7 @@ class Batch:
     """
 
     def __init__(self, configs: Sequence[Config], task: Task) -> None:
-        device = task.sets.device
+        device = task.targets.device
         self._task = task
         self._size = configs[0].schedule.batch
         self._seeds = torch.tensor([config.seed for config in configs], device=device)
@@ -110,15 +110,15 @@ class Batch:
         self._rows.copy_(self._dealt[:, step * self._size : (step + 1) * self._size])
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """Counts [K, b, U] and targets [K, b, N, F] of the current step."""
-        targets = self._task.sets[self._rows]
+        """Inputs [K, b, ...] and targets [K, b, N, F] of the current step."""
+        targets = self._task.targets[self._rows]
         seeds, rows = self._seeds.unsqueeze(-1), self._rows
         order = random_order(targets.shape[2], seeds, self._epoch.expand_as(seeds), rows)
         order = torch.where(
             self._shuffled[:, None, None], order, torch.arange(order.shape[-1], device=order.device)
         )
         targets = targets.gather(2, order.unsqueeze(-1).expand_as(targets))
-        return self._task.counts[self._rows], targets
+        return self._task.inputs[self._rows], targets
 
 
 def member_losses(

@@ -1,4 +1,4 @@
-"""Which sets the members of an ensemble reconstruct.
+"""Which sets the members of an ensemble produce.
 
 Legend: K members, S examples, N elements, F features.
 """
@@ -22,28 +22,27 @@ SETS_AT_ONCE = 40_000
 
 @torch.no_grad()
 def success_of(
-    ensemble: Ensemble, task: Task, configs: Sequence[Config] = (), *, exact: bool = False
-) -> Tensor:
-    """1.0 where a member [K] reconstructs an example [S] without noise, else 0.0.
+    ensemble: Ensemble, task: Task, configs: Sequence[Config] = ()
+) -> tuple[Tensor, Tensor]:
+    """1.0 where a member [K] succeeds on an example [S] without noise, else 0.0; twice.
 
-    With ``configs`` the members read the sets themselves, in a random order where their config says
-    so; without, the counts that training reads, which is faster. Success is the paper's: every
-    target is among the outputs. ``exact`` also asks that nothing else is.
+    First as the paper counts: every target is among the outputs. Then strictly: and nothing else.
+    With ``configs``, members that reconstruct sets read the sets themselves, in a random order
+    where their config says so; without, the counts that training reads, which is faster.
     """
-    metric = multiset_equality if exact else set_success
     members = len(next(iter(ensemble.weights.values())))
-    temperature = torch.ones((), device=task.sets.device)
+    temperature = torch.ones((), device=task.targets.device)
     chunk = max(1, SETS_AT_ONCE // members)
-    found = []
-    for start in range(0, len(task.sets), chunk):
-        targets = task.sets[start : start + chunk].expand(members, -1, -1, -1)
-        if configs:
+    found, exact = [], []
+    for start in range(0, len(task.targets), chunk):
+        targets = task.targets[start : start + chunk].expand(members, -1, -1, -1)
+        inputs = task.inputs[start : start + chunk].expand(members, -1, -1)
+        if configs and task.elements is not None:
             inputs = _presented(targets, start, configs)
-        else:
-            inputs = task.counts[start : start + chunk].expand(members, -1, -1)
         logits = ensemble(inputs, temperature, training=False)
-        found.append(metric(logits, targets, task.features, reduction="none"))
-    return torch.cat(found, dim=1)
+        found.append(set_success(logits, targets, task.features, reduction="none"))
+        exact.append(multiset_equality(logits, targets, task.features, reduction="none"))
+    return torch.cat(found, dim=1), torch.cat(exact, dim=1)
 
 
 def _presented(sets: Tensor, start: int, configs: Sequence[Config]) -> Tensor:

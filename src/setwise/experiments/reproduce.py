@@ -72,13 +72,13 @@ def _train_together(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment.describe(device, commit),
     }
+    store.append(results / f"{table}.jsonl", [_record(result, shared) for result in found])
     if runs is not None:
         for index, result in enumerate(found):
             if keep(result):
                 save_network(
                     runs / table / f"{result.config.identity}.safetensors", training, index
                 )
-    store.append(results / f"{table}.jsonl", [_record(result, shared) for result in found])
     if path is not None:
         path.unlink(missing_ok=True)
 

@@ -5,37 +5,54 @@ Legend: S examples, N elements, F features, U distinct elements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from setwise.data import SlidingPuzzle, drop_elements
-from setwise.data.sets import pad_sets
-from setwise.experiments.config import Config, PuzzleData
+from setwise.data import (
+    RuleEncoding,
+    SlidingPuzzle,
+    chain_rule,
+    drop_elements,
+    load_countries,
+    split_clauses,
+)
+from setwise.data.sets import pad_sets, shuffle_sets
+from setwise.experiments.config import Autoencoder, Config, Data, PuzzleData, RulesData, Scoring
 from setwise.features import Bernoulli, Categorical, Features
-from setwise.models import GumbelSoftmax, SetAutoencoder
+from setwise.models import GumbelSoftmax, SetAutoencoder, SetDecoder
 
 
 @dataclass(frozen=True)
 class Task:
-    """Sets to reconstruct. The first ``train`` examples are trained on, the others held out."""
+    """Sets to produce. The first ``train`` examples are trained on, the others held out."""
 
-    sets: Tensor  # [S, N, F]
+    inputs: Tensor  # [S, ...], what a network reads in training
+    targets: Tensor  # [S, N, F]
     train: int
     features: Features
-    # The same sets as counts [S, U] of the rows of a table [U, F]: what training reads, since the
-    # encoder adds up its elements and few distinct ones exist.
-    counts: Tensor
-    elements: Tensor
+    # If the inputs are counts [S, U] of known elements, those elements [U, F]: a network that adds
+    # up its elements needs each of them once, and the targets are the sets that were counted.
+    elements: Tensor | None = None
 
     def to(self, device: torch.device) -> Task:
-        moved = (t.to(device) for t in (self.sets, self.counts, self.elements))
-        sets, counts, elements = moved
-        return Task(sets, self.train, self.features, counts, elements)
+        elements = None if self.elements is None else self.elements.to(device)
+        return replace(
+            self,
+            inputs=self.inputs.to(device),
+            targets=self.targets.to(device),
+            elements=elements,
+        )
 
 
-def load_task(data: PuzzleData) -> Task:
+def load_task(data: Data) -> Task:
+    """The examples, the same for every run with this data."""
+    return _puzzle(data) if isinstance(data, PuzzleData) else _rules(data)
+
+
+def _puzzle(data: PuzzleData) -> Task:
     puzzle = SlidingPuzzle(data.width, data.height)
     if not 0 < data.train <= data.states <= puzzle.number_of_states:
         raise ValueError(
@@ -43,23 +60,33 @@ def load_task(data: PuzzleData) -> Task:
             f"got train {data.train}, states {data.states}"
         )
     sets = puzzle.objects(puzzle.sample(data.states, data.seed))
-    blocks = puzzle.features.blocks
+    features = puzzle.features
     if data.variable:
-        sets = pad_sets(drop_elements(sets, data.seed), puzzle.cells, puzzle.features)
-        blocks = (*blocks, Bernoulli(1))
-    features = Features(
-        *(
-            Categorical(block.width, scored_as=data.scored_as)
-            if isinstance(block, Categorical)
-            else block
-            for block in blocks
-        )
-    )
+        sets = pad_sets(drop_elements(sets, data.seed), puzzle.cells, features)
+        features = Features(*features.blocks, Bernoulli(1))
     elements, which = sets.flatten(0, 1).unique(dim=0, return_inverse=True)
-    counts = torch.zeros(len(sets), len(elements))
     which = which.unflatten(0, sets.shape[:2])
+    counts = torch.zeros(len(sets), len(elements))
     counts.scatter_add_(1, which, torch.ones(which.shape))
-    return Task(sets, data.train, features, counts, elements)
+    return Task(counts, sets, data.train, _scored(features, data.scored_as), elements)
+
+
+def _rules(data: RulesData) -> Task:
+    """Bodies come in an order drawn once for each clause: a set has none of its own."""
+    countries = load_countries()
+    encoding = RuleEncoding(chain_rule("neighbor", data.n), countries)
+    train, test = split_clauses(encoding.rule.ground(countries), data.train, data.test, data.seed)
+    clauses = torch.cat([torch.as_tensor(train), torch.as_tensor(test)]).numpy()
+    bodies = shuffle_sets(encoding.bodies(clauses), torch.Generator().manual_seed(data.seed))
+    return Task(encoding.heads(clauses), bodies, data.train, encoding.features(data.scored_as))
+
+
+def _scored(features: Features, scored_as: Scoring) -> Features:
+    blocks: list[Any] = [
+        Categorical(block.width, scored_as=scored_as) if isinstance(block, Categorical) else block
+        for block in features.blocks
+    ]
+    return Features(*blocks)
 
 
 class Reconstruction(nn.Module):
@@ -77,12 +104,36 @@ class Reconstruction(nn.Module):
         return self.autoencoder(input, temperature)
 
 
-def build_network(config: Config, task: Task) -> Reconstruction:
+class Production(nn.Module):
+    """A decoder from vectors [B, D] to sets; it has no latent variables and no temperature."""
+
+    def __init__(self, decoder: SetDecoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, input: Tensor, temperature: Tensor) -> Tensor:
+        return self.decoder(input)
+
+
+def build_network(config: Config, task: Task) -> nn.Module:
     """The network of a config, its weights drawn from the config's seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         network = config.network
-        _, size, width = task.sets.shape
+        _, size, width = task.targets.shape
+        if not isinstance(network, Autoencoder):
+            return Production(
+                SetDecoder(
+                    task.inputs.shape[-1],
+                    size,
+                    width,
+                    network.width,
+                    network.hidden_layers,
+                    network.dropout,
+                )
+            )
+        if task.elements is None:
+            raise ValueError("network: an autoencoder needs sets to read, which this data lacks")
         autoencoder = SetAutoencoder(
             size,
             width,
@@ -92,4 +143,4 @@ def build_network(config: Config, task: Task) -> Reconstruction:
             network.decoder_width,
             dropout=network.dropout,
         )
-    return Reconstruction(autoencoder, task.elements.cpu())
+        return Reconstruction(autoencoder, task.elements.cpu())

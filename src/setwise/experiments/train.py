@@ -166,12 +166,12 @@ class Training:
         self.ensemble.descend(losses.sum())
         self._losses += losses.detach() / self._batch.steps
 
-    def _member_losses(self, counts: Tensor, targets: Tensor) -> Tensor:
-        logits = self.ensemble(counts, self._temperature, training=True)
+    def _member_losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        logits = self.ensemble(inputs, self._temperature, training=True)
         return member_losses(self._names, logits, targets, self.task.features)
 
     def _evaluate(self, epoch: int) -> dict[str, Any]:
-        found = success_of(self.ensemble, self.task)
+        found, _ = success_of(self.ensemble, self.task)
         train = self.task.train
         return {
             "epoch": epoch,
@@ -182,8 +182,7 @@ class Training:
 
     def _results(self, state: _State) -> list[Result]:
         """The final success is measured on the sets themselves, in the order a scenario gives."""
-        success = success_of(self.ensemble, self.task, self.configs)
-        exact = success_of(self.ensemble, self.task, self.configs, exact=True)
+        success, exact = success_of(self.ensemble, self.task, self.configs)
         train = self.task.train
         results = []
         for k, config in enumerate(self.configs):

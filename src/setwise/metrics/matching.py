@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from setwise.arguments import Reduction, reduce_sets
 from setwise.features import Features
 from setwise.kernels.assignment import UNMATCHED, assign
-from setwise.metrics.elements import differ, error, prepare
+from setwise.metrics.elements import Elements, differ, error, prepare
 
 
 def multiset_equality(
@@ -31,12 +33,27 @@ def multiset_equality(
     tensor(1.)
     """
     elements = prepare(input, target, features, input_valid, target_valid, reduction, tolerance)
-    wrong = differ(elements, tolerance).to(elements.targets.dtype)
-    matching = assign(wrong, elements.target_valid, elements.output_valid)
-    paired = _of_matched(wrong, matching) == 0
+    wrong = differ(elements, tolerance)
+    if tolerance == 0:
+        paired = _as_often_as_among_targets(elements, wrong)
+    else:
+        costs = wrong.to(elements.targets.dtype)
+        matching = assign(costs, elements.target_valid, elements.output_valid)
+        paired = _of_matched(costs, matching) == 0
     sizes_equal = elements.target_valid.sum(-1) == elements.output_valid.sum(-1)
     equal = (paired | ~elements.target_valid).all(dim=-1) & sizes_equal
-    return reduce_sets(equal.to(wrong.dtype), elements.lead, reduction)
+    return reduce_sets(equal.to(elements.targets.dtype), elements.lead, reduction)
+
+
+def _as_often_as_among_targets(elements: Elements, wrong: Tensor) -> Tensor:
+    """Whether each target [B, M] equals as many outputs as targets.
+
+    For sets of one size that is a pairing of equals, found without searching for one.
+    """
+    among_targets = replace(elements, outputs=elements.targets, output_valid=elements.target_valid)
+    targets = ~differ(among_targets, 0.0) & elements.target_valid.unsqueeze(1)
+    outputs = ~wrong & elements.output_valid.unsqueeze(1)
+    return targets.sum(dim=-1) == outputs.sum(dim=-1)
 
 
 def matched_error(

@@ -1,1 +1,44 @@
-"""One file per table of the paper; each gives the configs of its runs."""
+"""The configs behind each table of the paper: one file a table, one function a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from setwise.experiments.config import LOSSES, Config, Loss
+from setwise.experiments.recipes import table1, table2
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A preset of a table: its scenarios, how many seeds it has, and the config of each run."""
+
+    config: Callable[[str, Loss, int], Config]
+    scenarios: tuple[str, ...]
+    seeds: int
+
+    def configs(
+        self,
+        seeds: Sequence[int] | None = None,
+        scenarios: Sequence[str] | None = None,
+        losses: Sequence[Loss] = LOSSES,
+    ) -> list[Config]:
+        """All runs, or those with these seeds, scenarios and losses."""
+        return [
+            self.config(scenario, loss, seed)
+            for scenario in (self.scenarios if scenarios is None else scenarios)
+            for loss in losses
+            for seed in (range(self.seeds) if seeds is None else seeds)
+        ]
+
+
+RECIPES: dict[str, dict[str, Recipe]] = {
+    "table1": {
+        "paper": Recipe(table1.paper, tuple(table1.SCENARIOS), seeds=10),
+        "quick": Recipe(table1.quick, tuple(table1.SCENARIOS), seeds=1),
+    },
+    "table2": {
+        "paper": Recipe(table2.paper, tuple(table2.SCENARIOS), seeds=10),
+        "quick": Recipe(table2.quick, tuple(table2.SCENARIOS), seeds=1),
+    },
+}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from setwise.experiments.config import Config, Loss, Network, PuzzleData, Schedule
+from setwise.experiments.config import Autoencoder, Config, Loss, PuzzleData, Schedule
 
 # Scenario: whether the input and the target come in random order.
 SCENARIOS = {"1": (False, False), "2": (True, False), "3": (False, True), "4": (True, True)}
@@ -27,7 +27,7 @@ def paper(scenario: str, loss: Loss, seed: int) -> Config:
         shuffle_input=shuffle_input,
         shuffle_target=shuffle_target,
         data=PuzzleData(),
-        network=Network(),
+        network=Autoencoder(),
         schedule=PAPER,
     )
 
@@ -38,6 +38,8 @@ def quick(scenario: str, loss: Loss, seed: int) -> Config:
         paper(scenario, loss, seed),
         table="table1-quick",
         data=PuzzleData(width=2, height=3, states=720, train=600),
-        network=Network((128, 128), (128,), latent=32, decoder_width=128, dropout=0.1),
+        network=Autoencoder(
+            element_widths=(128, 128), widths=(128,), latent=32, decoder_width=128, dropout=0.1
+        ),
         schedule=QUICK,
     )
