@@ -26,6 +26,7 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/figures/loss_surfaces.py
 	$(BIN)/python docs/figures/kernels.py
+	$(BIN)/python docs/figures/results.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -21,14 +21,21 @@ BELOW: dict[str, set[str]] = {
     "metrics": {"features", "kernels", "arguments"},
     "data": {"features"},
     "models": {"features", "arguments", "values"},
-    "experiments": {"the public names", "features", "metrics", "models", "data"},
-    "bench": {"the public names"},
-    "cli": {"bench"},
+    "environment": {"the public names"},
+    "experiments": {"the public names", "environment", "features", "metrics", "models", "data"},
+    "render": {"data"},
+    "planning": {"data"},
+    "bench": {"the public names", "environment"},
+    "report": {"experiments"},
+    "cli": {"bench", "environment", "experiments", "report"},
 }
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
 # Files that need an optional package; everything else reaches them by a lazy import alone.
 OPTIONAL = {
-    Path("cli.py"): {"matplotlib"},
+    Path("cli/bench.py"): {"matplotlib"},
+    Path("cli/reproduce.py"): {"rich"},
+    Path("cli/tables.py"): {"rich"},
+    Path("cli/watch.py"): {"rich"},
     Path("bench/contenders.py"): {"cut_cross_entropy", "pykeops"},
     Path("bench/exponentials.py"): {"triton"},
     Path("bench/limits.py"): {"triton"},
@@ -36,6 +43,13 @@ OPTIONAL = {
     Path("experiments/checkpoint.py"): {"safetensors"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
+    Path("render/blender.py"): {"PIL"},
+    # Run by Blender's own Python.
+    Path("render/blender_script.py"): {"bpy", "mathutils"},
+    Path("render/files.py"): {"PIL"},
+    Path("render/mitsuba.py"): {"drjit", "mitsuba"},
+    Path("render/patches.py"): {"PIL"},
+    Path("report/figures.py"): {"matplotlib", "PIL"},
     **{path.relative_to(SOURCE): {"triton"} for path in (SOURCE / "kernels/triton").glob("*.py")},
 }
 
@@ -74,6 +88,13 @@ def test_imports_point_downwards(path: Path) -> None:
         if package == "setwise":
             below = rest[0] if rest else "the public names"
             assert below in BELOW[room] | {room}, f"{room} must not import {below}"
+
+
+def test_reports_never_train() -> None:
+    """They know of experiments what a record holds, and no more."""
+    names = {name for path in (SOURCE / "report").glob("*.py") for name in _imports(path)}
+    known = {name.split(".")[2] for name in names if name.startswith("setwise.experiments.")}
+    assert known == {"config", "store"}
 
 
 def test_the_library_imports_without_optional_packages() -> None:

@@ -211,3 +211,29 @@ def test_classes_reduce_over_processes(tmp_path: Path) -> None:
         expected = metrics.set_success(every_z, every_x).item()
         assert 0 < expected < 1
         assert dict(results) == {0: pytest.approx(expected), 1: pytest.approx(expected)}
+
+
+@pytest.mark.parametrize(
+    "features", [sw.Features(sw.Bernoulli(3)), sw.Features(sw.Categorical(3))], ids=str
+)
+def test_soft_targets_are_no_multiset_of_outputs(features: sw.Features) -> None:
+    """They equal no output, so neither way of counting may call them found."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(50, 4, 3, generator=generator)
+    for target in (torch.full((50, 4, 3), 1 / 3), torch.rand(50, 4, 3, generator=generator)):
+        for tolerance in (0.0, 1e-9):
+            found = sw.metrics.multiset_equality(logits, target, features, tolerance=tolerance)
+            assert found == 0.0
+
+
+def test_multisets_are_compared_alike_with_and_without_a_matching() -> None:
+    """Without a tolerance elements are counted, with one they are matched."""
+    generator = torch.Generator().manual_seed(1)
+    target = torch.randint(0, 2, (500, 3, 1), generator=generator).float()
+    logits = torch.randn(500, 3, 1, generator=generator)
+    counted, matched = (
+        sw.metrics.multiset_equality(logits, target, tolerance=tolerance, reduction="none")
+        for tolerance in (0.0, 1e-9)
+    )
+    assert torch.equal(counted, matched)
+    assert 0 < counted.mean() < 1

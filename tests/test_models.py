@@ -613,3 +613,11 @@ def test_bad_calls_say_what_was_expected(case: str) -> None:
     call, error, message = bad_calls()[case]
     with pytest.raises(error, match=message):
         call()
+
+
+def test_features_may_stand_for_their_width() -> None:
+    features = sw.Features(sw.Categorical(3), sw.Bernoulli(2))
+    decoder = SetDecoder(4, 2, features, width=8)
+    assert decoder(torch.rand(3, 4)).shape == (3, 2, features.width)
+    encoder = DeepSetsEncoder(features, 6, (8,), (8,))
+    assert encoder(torch.rand(3, 2, features.width)).shape == (3, 6)

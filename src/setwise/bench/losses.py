@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import platform
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +14,7 @@ from torch import Tensor
 import setwise as sw
 from setwise.bench.contenders import Contender, available
 from setwise.bench.limits import ceilings, limit_ms, seconds
+from setwise.environment import current_commit
 
 # (B, N, F): what people train on, from puzzles to point clouds.
 SHAPES = {
@@ -53,7 +52,7 @@ def _measure(device: str, names: list[str], commit: str | None) -> Iterator[dict
         "python": platform.python_version(),
         "torch": torch.__version__,
         "setwise": sw.__version__,
-        "commit": commit or _commit(),
+        "commit": commit or current_commit(),
         "ceilings": rates,
     }
     contenders = available(device)
@@ -130,14 +129,3 @@ def _graph_ms(call: Callable[[], object], device: str) -> float | None:
     except RuntimeError:  # work that cannot be captured
         torch.cuda.synchronize()
         return None
-
-
-def _commit() -> str | None:
-    root = Path(__file__).parent
-    try:
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return found.stdout.strip()

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -31,8 +31,12 @@ def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, on the CPU, and the facts."""
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        if "facts" not in metadata:
-            raise ValueError(f"{path}: not a checkpoint of setwise; it has no facts in its header")
-        return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["facts"])  # noqa: SIM118
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path}: damaged, or no checkpoint at all ({error})") from error
+    if "facts" not in metadata:
+        raise ValueError(f"{path}: not a checkpoint of setwise; it has no facts in its header")
+    return tensors, json.loads(metadata["facts"])

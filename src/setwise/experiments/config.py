@@ -93,6 +93,16 @@ class Schedule:
     # How often in a run the success is measured; it does not influence the training.
     evaluations: int = 40
 
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "evaluations"):
+            _require(name, getattr(self, name) >= 1, self, "at least 1")
+        _require("batch", self.batch >= 2, self, "at least 2, for batch normalisation")
+        _require("learning_rate", self.learning_rate >= 0, self, "not negative")
+        for name in ("temperature_start", "temperature_end"):
+            _require(name, getattr(self, name) > 0, self, "positive")
+        _require("cooldown", 0 <= self.cooldown <= 1, self, "a share from 0 to 1")
+        _require("temperature_until", 0 < self.temperature_until <= 1, self, "a share of (0, 1]")
+
 
 @dataclass(frozen=True)
 class Config:
@@ -111,6 +121,12 @@ class Config:
     # PyTorch's setting for products of float32 matrices.
     precision: Literal["highest", "high", "medium"] = "high"
 
+    def __post_init__(self) -> None:
+        _require("loss", self.loss in LOSSES, self, f"one of {', '.join(LOSSES)}")
+        _require("seed", self.seed >= 0, self, "not negative")
+        precisions = ("highest", "high", "medium")
+        _require("precision", self.precision in precisions, self, f"one of {', '.join(precisions)}")
+
     @property
     def identity(self) -> str:
         """A short name that any change of the config changes."""
@@ -126,24 +142,37 @@ class Config:
 MEMBERWISE = ("scenario", "loss", "seed", "shuffle_input", "shuffle_target")
 
 
+def _require(name: str, holds: bool, owner: Any, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name}: must be {expected}, got {getattr(owner, name)!r}")
+
+
 def config_from(saved: dict[str, Any]) -> Config:
     """The config behind ``dataclasses.asdict`` of it, as records hold it."""
-    unknown = sorted(set(saved) - {field.name for field in fields(Config)})
+    parts = {
+        "data": _filled("data", _kind("data", saved, PuzzleData, RulesData), saved["data"]),
+        "network": _filled(
+            "network", _kind("network", saved, Autoencoder, RuleLearner), saved["network"]
+        ),
+        "schedule": _filled("schedule", Schedule, saved["schedule"]),
+    }
+    config: Config = _filled("config", Config, saved | parts)
+    return config
+
+
+def _kind(name: str, saved: dict[str, Any], *kinds: Any) -> Any:
+    known = {kind.kind: kind for kind in kinds}
+    given = saved[name].get("kind")
+    if given not in known:
+        raise ValueError(f"{name}: unknown kind {given!r}; known: {', '.join(known)}")
+    return known[given]
+
+
+def _filled(name: str, part: Any, saved: dict[str, Any]) -> Any:
+    unknown = sorted(set(saved) - {field.name for field in fields(part)})
     if unknown:
         raise ValueError(
-            f"config: unknown fields {', '.join(unknown)}; was it written by a newer version?"
+            f"{name}: unknown fields {', '.join(unknown)}; was it written by a newer version?"
         )
-    kinds: dict[str, Any] = {
-        kind.kind: kind for kind in (PuzzleData, RulesData, Autoencoder, RuleLearner)
-    }
-    parts = {
-        "data": kinds[saved["data"]["kind"]],
-        "network": kinds[saved["network"]["kind"]],
-        "schedule": Schedule,
-    }
-    values = dict(saved)
-    for name, part in parts.items():
-        # JSON has no tuples.
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in saved[name].items()}
-        values[name] = part(**given)
-    return Config(**values)
+    # JSON has no tuples.
+    return part(**{k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,8 +80,8 @@ class Ensemble:
 
     def member(self, index: int) -> dict[str, Tensor]:
         """The ``state_dict`` of one member."""
-        state = {name: w[index].detach() for name, w in self.weights.items()}
-        return state | {name: t[index] for name, t in self.statistics.items()}
+        stacked = self.weights | self.statistics
+        return {name: stacked[name][index].detach() for name in self._skeleton.state_dict()}
 
 
 class Batch:
@@ -124,13 +125,27 @@ class Batch:
 def member_losses(
     names: Sequence[str], logits: Tensor, targets: Tensor, features: Features
 ) -> Tensor:
-    """The mean loss [K] of each member over its batch; neighbours share the call of a loss."""
+    """The mean loss [K] of each member over its batch; neighbours share the call of a loss.
+
+    It is NaN for a member that has diverged, and the others go on.
+    """
+    logits, finite = finite_sets(logits)
     parts = []
     start = 0
     for name, group in itertools.groupby(names):
         end = start + len(list(group))
         z, x = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
         per_set = _FUNCTIONS[name](z, x, features, reduction="none")
-        parts.append(per_set.unflatten(0, (end - start, -1)).mean(dim=1))
+        parts.append(per_set.unflatten(0, (end - start, -1)))
         start = end
-    return torch.cat(parts)
+    return torch.cat(parts).masked_fill(~finite, math.nan).mean(dim=1)
+
+
+def finite_sets(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits [K, b, N, F] with zeros for sets that are not finite, and which sets [K, b] are.
+
+    Losses and metrics refuse other numbers, with good reason. Here they mean that a member has
+    diverged, which is a result of its own and none of its neighbours' business.
+    """
+    finite = logits.detach().isfinite().flatten(2).all(dim=-1)
+    return logits.masked_fill(~finite[..., None, None], 0.0), finite

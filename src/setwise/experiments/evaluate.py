@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from setwise.experiments.config import Config
-from setwise.experiments.ensemble import Ensemble
+from setwise.experiments.ensemble import Ensemble, finite_sets
 from setwise.experiments.randomness import random_order
 from setwise.experiments.task import Task
 from setwise.metrics import multiset_equality, set_success
@@ -27,21 +27,24 @@ def success_of(
     """1.0 where a member [K] succeeds on an example [S] without noise, else 0.0; twice.
 
     First as the paper counts: every target is among the outputs. Then strictly: and nothing else.
+    Outputs that are not finite are no success.
     With ``configs``, members that reconstruct sets read the sets themselves, in a random order
     where their config says so; without, the counts that training reads, which is faster.
     """
     members = len(next(iter(ensemble.weights.values())))
     temperature = torch.ones((), device=task.targets.device)
     chunk = max(1, SETS_AT_ONCE // members)
-    found, exact = [], []
+    found: list[Tensor] = []
+    exact: list[Tensor] = []
     for start in range(0, len(task.targets), chunk):
         targets = task.targets[start : start + chunk].expand(members, -1, -1, -1)
         inputs = task.inputs[start : start + chunk].expand(members, -1, -1)
         if configs and task.elements is not None:
             inputs = _presented(targets, start, configs)
-        logits = ensemble(inputs, temperature, training=False)
-        found.append(set_success(logits, targets, task.features, reduction="none"))
-        exact.append(multiset_equality(logits, targets, task.features, reduction="none"))
+        logits, finite = finite_sets(ensemble(inputs, temperature, training=False))
+        for metric, values in ((set_success, found), (multiset_equality, exact)):
+            value = metric(logits, targets, task.features, reduction="none")
+            values.append(value.masked_fill(~finite, 0.0))
     return torch.cat(found, dim=1), torch.cat(exact, dim=1)
 
 

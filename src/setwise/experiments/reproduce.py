@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+import hashlib
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import groupby
@@ -12,11 +13,16 @@ from typing import Any
 
 import torch
 
-from setwise.experiments import checkpoint, environment, store
-from setwise.experiments.config import Config
+from setwise import environment
+from setwise.experiments import checkpoint, store
+from setwise.experiments.config import Config, config_from
+from setwise.experiments.task import Reconstruction, build_network, load_task
 from setwise.experiments.train import Progress, Result, Training
+from setwise.models import SetAutoencoder, SetDecoder
 
 Watch = Callable[[Training, Progress], None]
+# Of the results of an ensemble, the identities of those whose networks are to be kept.
+Keep = Callable[[Sequence[Result]], Collection[str]]
 
 
 def reproduce(
@@ -27,28 +33,53 @@ def reproduce(
     *,
     commit: str | None = None,
     watch: Watch = lambda training, progress: None,
-    keep: Callable[[Result], bool] = lambda result: False,
+    keep: Keep = lambda results: (),
+    stop: Callable[[], bool] = lambda: False,
 ) -> int:
     """Train every config that has no record yet, and return how many were trained.
 
     Records go to ``results/<table>.jsonl``. With ``runs``, a folder, an interrupted training goes
     on where it was, and the networks of results that ``keep`` names are saved there as
-    ``<table>/<identity>.safetensors``.
+    ``<table>/<identity>.safetensors``. Once ``stop`` says so, the training is saved there too and
+    `StoppedError` raised; see `Training.run`.
     """
     missing = unfinished(configs, results)
     device = torch.device(device)
-    # Ensembles in a fixed order: an interrupted command finds its checkpoint again.
-    ordered = sorted(missing, key=lambda config: (config.shared().identity, config.identity))
-    for _, group in groupby(ordered, key=lambda config: config.shared()):
-        _train_together(list(group), device, results, runs, commit, watch, keep)
+    for group in ensembles(missing):
+        _train_together(group, device, results, runs, commit, watch, keep, stop)
     return len(missing)
 
 
 def unfinished(configs: Sequence[Config], results: Path) -> list[Config]:
-    """The configs that have no record."""
+    """The configs that have no record, each once."""
     tables = {config.table for config in configs}
-    done = {record["run"] for table in tables for record in store.read(results / f"{table}.jsonl")}
-    return [config for config in configs if config.identity not in done]
+    # Configs, not their names: fields that a later version adds take their defaults.
+    done = {
+        config_from(record["config"])
+        for table in tables
+        for record in store.read(results / f"{table}.jsonl")
+    }
+    return [config for config in dict.fromkeys(configs) if config not in done]
+
+
+def ensembles(configs: Sequence[Config]) -> list[list[Config]]:
+    """The groups that are trained together, in an order that depends on nothing but the configs."""
+    ordered = sorted(configs, key=lambda config: (config.shared().identity, config.identity))
+    return [list(group) for _, group in groupby(ordered, key=lambda config: config.shared())]
+
+
+def checkpoint_of(ensemble: Sequence[Config], runs: Path) -> Path:
+    """Where these runs and no others are saved while they train.
+
+    Several processes may train different seeds side by side.
+    """
+    return runs / ensemble[0].table / f"{ensemble_identity(ensemble)}.ckpt"
+
+
+def ensemble_identity(ensemble: Sequence[Config]) -> str:
+    """A short name of runs that are trained together; their noise and dropout depend on it."""
+    members = "".join(sorted(config.identity for config in ensemble))
+    return hashlib.sha256(members.encode()).hexdigest()[:16]
 
 
 def _train_together(
@@ -58,32 +89,35 @@ def _train_together(
     runs: Path | None,
     commit: str | None,
     watch: Watch,
-    keep: Callable[[Result], bool],
+    keep: Keep,
+    stop: Callable[[], bool],
 ) -> None:
     table = configs[0].table
-    path = None if runs is None else runs / table / f"{configs[0].shared().identity}.ckpt"
+    path = None if runs is None else checkpoint_of(configs, runs)
     training = Training(configs, device, path)
-    began = time.perf_counter()
-    found = training.run(lambda progress: watch(training, progress))
-    seconds = time.perf_counter() - began
+    found = training.run(lambda progress: watch(training, progress), stop)
     shared = {
+        "ensemble": ensemble_identity(configs),
         "members": len(configs),
-        "seconds": round(seconds, 2),
+        "seconds": round(training.seconds, 2),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment.describe(device, commit),
     }
-    store.append(results / f"{table}.jsonl", [_record(result, shared) for result in found])
+    # Networks first: after a kill, what has a record is not trained again.
     if runs is not None:
+        kept = keep(found)
         for index, result in enumerate(found):
-            if keep(result):
+            if result.config.identity in kept:
                 save_network(
                     runs / table / f"{result.config.identity}.safetensors", training, index
                 )
+    store.append(results / f"{table}.jsonl", [record_of(result) | shared for result in found])
     if path is not None:
         path.unlink(missing_ok=True)
 
 
-def _record(result: Result, shared: dict[str, Any]) -> dict[str, Any]:
+def record_of(result: Result) -> dict[str, Any]:
+    """What a record says of a run itself; where it took place is added to it."""
     config = result.config
     return {
         "run": config.identity,
@@ -91,13 +125,35 @@ def _record(result: Result, shared: dict[str, Any]) -> dict[str, Any]:
         "scenario": config.scenario,
         "loss": config.loss,
         "seed": config.seed,
-        "metrics": result.metrics,
-        "history": {name: [round(x, 5) for x in curve] for name, curve in result.history.items()},
+        "metrics": {name: _number(value) for name, value in result.metrics.items()},
+        "history": {
+            name: [_number(value, digits=5) for value in curve]
+            for name, curve in result.history.items()
+        },
         "config": asdict(config),
-    } | shared
+    }
+
+
+def _number(value: float, digits: int | None = None) -> float | None:
+    """JSON knows no NaN and no infinity, which a diverged run has for a loss: None then."""
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)
 
 
 def save_network(path: Path, training: Training, index: int) -> None:
     """Write the network of a member with its config, for `load_network`."""
     tensors = {name: t.cpu() for name, t in training.ensemble.member(index).items()}
     checkpoint.write(path, tensors, {"config": asdict(training.configs[index])})
+
+
+def load_network(path: Path) -> tuple[Config, SetAutoencoder | SetDecoder]:
+    """The config and the network that `save_network` wrote, on the CPU and in evaluation mode."""
+    tensors, facts = checkpoint.read(path)
+    if "config" not in facts:
+        raise ValueError(f"{path}: holds no network but the state of an unfinished training")
+    config = config_from(facts["config"])
+    network = build_network(config, load_task(config.data))
+    network.load_state_dict(tensors)
+    network.eval()
+    return config, network.autoencoder if isinstance(network, Reconstruction) else network.decoder

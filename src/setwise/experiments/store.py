@@ -6,7 +6,6 @@ removed by the next one to append, and ignored by readers.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable
@@ -15,7 +14,9 @@ from typing import Any
 
 
 def append(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """Add records at the end of a file, in one piece."""
+    """Add records at the end of a file; a kill in the middle leaves the first of them, whole."""
+    import fcntl  # only here: reading works where there is no such module
+
     lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:

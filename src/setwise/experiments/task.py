@@ -19,8 +19,9 @@ from setwise.data import (
     load_countries,
     split_clauses,
 )
-from setwise.data.sets import pad_sets, shuffle_sets
+from setwise.data.sets import pad_sets
 from setwise.experiments.config import Autoencoder, Config, Data, PuzzleData, RulesData, Scoring
+from setwise.experiments.randomness import random_order
 from setwise.features import Bernoulli, Categorical, Features
 from setwise.models import GumbelSoftmax, SetAutoencoder, SetDecoder
 
@@ -77,7 +78,9 @@ def _rules(data: RulesData) -> Task:
     encoding = RuleEncoding(chain_rule("neighbor", data.n), countries)
     train, test = split_clauses(encoding.rule.ground(countries), data.train, data.test, data.seed)
     clauses = torch.cat([torch.as_tensor(train), torch.as_tensor(test)]).numpy()
-    bodies = shuffle_sets(encoding.bodies(clauses), torch.Generator().manual_seed(data.seed))
+    bodies = encoding.bodies(clauses)
+    order = random_order(data.n, torch.tensor(data.seed), torch.arange(len(bodies)))
+    bodies = bodies.gather(1, order.unsqueeze(-1).expand_as(bodies))
     return Task(encoding.heads(clauses), bodies, data.train, encoding.features(data.scored_as))
 
 
@@ -115,10 +118,10 @@ class Production(nn.Module):
         return self.decoder(input)
 
 
-def build_network(config: Config, task: Task) -> nn.Module:
+def build_network(config: Config, task: Task) -> Reconstruction | Production:
     """The network of a config, its weights drawn from the config's seed."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+        torch.default_generator.manual_seed(config.seed)  # and no GPU's, as manual_seed would
         network = config.network
         _, size, width = task.targets.shape
         if not isinstance(network, Autoencoder):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,16 @@ class Progress:
     # Per member, in the order of `Training.configs`.
     losses: list[float]
     success: list[float]
+    # Empty where nothing is held out.
     heldout: list[float]
 
     @property
     def seconds_left(self) -> float:
         return self.seconds / max(self.epoch, 1) * (self.epochs - self.epoch)
+
+
+class StoppedError(Exception):
+    """A training was asked to stop. What it had reached is saved, if it has a path."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,9 @@ class Training:
                     f"train others apart"
                 )
         # Members with the same loss become neighbours and share its computation.
-        self.configs = sorted(configs, key=lambda c: (c.loss, c.scenario, c.seed))
+        self.configs = sorted(configs, key=lambda c: (c.loss, c.scenario, c.seed, c.identity))
+        # What `run` took, together with the interrupted runs that it went on from.
+        self.seconds = 0.0
         self._device = torch.device(device)
         self._save_to, self._save_every = save_to, save_every
         self._schedule = configs[0].schedule
@@ -106,12 +113,24 @@ class Training:
         # Compiling takes a minute and pays on a GPU, where most of a step is moving activations.
         self._forward = self._member_losses
         if self._device.type == "cuda":
+            # Forget earlier ensembles: past a few of them PyTorch would stop compiling, silently.
+            torch.compiler.reset()
             self._forward = torch.compile(self._member_losses, dynamic=False)
         self._step = Repeated(self._one_step, self._device)
+        self._used = False
 
-    def run(self, watch: Callable[[Progress], None] = lambda progress: None) -> list[Result]:
-        """Train to the end; ``watch`` is called at every evaluation."""
-        with _arithmetic(self.configs[0].precision), _own_randomness(self._device):
+    def run(
+        self,
+        watch: Callable[[Progress], None] = lambda progress: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[Result]:
+        """Train to the end; ``watch`` is called at every evaluation.
+
+        ``stop`` is asked after every epoch, where a training can be resumed to the same results;
+        if it says so, the state is saved and `StoppedError` raised.
+        """
+        self._use()
+        with _settings(self._device, self.configs[0].precision):
             state = self._resume()
             began = last_saved = time.perf_counter()
             before = state.seconds
@@ -123,15 +142,22 @@ class Training:
                     state.history.append(self._evaluate(state.epoch))
                     state.seconds = before + time.perf_counter() - began
                     watch(self._progress(state))
-                if self._save_to and time.perf_counter() - last_saved > self._save_every:
+                stopped = stop()
+                due = time.perf_counter() - last_saved > self._save_every
+                if self._save_to and (stopped or due):
                     state.seconds = before + time.perf_counter() - began
                     self._save(state)
                     last_saved = time.perf_counter()
-            return self._results(state)
+                if stopped:
+                    raise StoppedError
+            results = self._results(state)
+            self.seconds = before + time.perf_counter() - began
+            return results
 
     def time_epoch(self, epochs: int = 3) -> float:
         """Seconds that an epoch takes once everything is warm; for measurements alone."""
-        with _arithmetic(self.configs[0].precision), _own_randomness(self._device):
+        self._use()
+        with _settings(self._device, self.configs[0].precision):
             for epoch in range(epochs + 2):
                 if epoch == 2:
                     self._wait()
@@ -140,9 +166,14 @@ class Training:
             self._wait()
             return (time.perf_counter() - began) / epochs
 
+    def _use(self) -> None:
+        if self._used:
+            raise RuntimeError("this training has been used up; make another with the same configs")
+        self._used = True
+
     def _run_epoch(self, epoch: int) -> None:
         schedule = self._schedule
-        progress = epoch / schedule.epochs
+        progress = min(1.0, epoch / schedule.epochs)  # `time_epoch` may go beyond
         self._temperature.fill_(
             annealed_temperature(
                 progress,
@@ -154,7 +185,7 @@ class Training:
         left = 1.0 - progress
         cooled = min(1.0, left / schedule.cooldown) if schedule.cooldown else 1.0
         self.ensemble.rate.fill_(schedule.learning_rate * cooled)
-        torch.manual_seed(self._noise_seed(epoch))
+        _generator(self._device).manual_seed(self._noise_seed(epoch))
         self._losses.zero_()
         self._batch.begin(epoch)
         for step in range(self._batch.steps):
@@ -173,12 +204,14 @@ class Training:
     def _evaluate(self, epoch: int) -> dict[str, Any]:
         found, _ = success_of(self.ensemble, self.task)
         train = self.task.train
-        return {
+        point = {
             "epoch": epoch,
             "loss": self._losses.tolist(),
             "success": found.mean(dim=1).tolist(),
-            "heldout": found[:, train:].mean(dim=1).nan_to_num().tolist(),
         }
+        if train < found.shape[1]:
+            point["heldout"] = found[:, train:].mean(dim=1).tolist()
+        return point
 
     def _results(self, state: _State) -> list[Result]:
         """The final success is measured on the sets themselves, in the order a scenario gives."""
@@ -195,10 +228,11 @@ class Training:
             if train < success.shape[1]:
                 metrics["heldout"] = success[k, train:].mean().item()
             history = {
-                name: [point[name][k] for point in state.history]
-                for name in ("loss", "success", "heldout")
+                name: [
+                    point[name] if name == "epoch" else point[name][k] for point in state.history
+                ]
+                for name in state.history[-1]
             }
-            history["epoch"] = [point["epoch"] for point in state.history]
             results.append(Result(config, metrics, history))
         return results
 
@@ -210,7 +244,7 @@ class Training:
             state.seconds,
             point["loss"],
             point["success"],
-            point["heldout"],
+            point.get("heldout", []),
         )
 
     def _noise_seed(self, epoch: int) -> int:
@@ -249,18 +283,27 @@ def _evaluation_epochs(epochs: int, evaluations: int) -> set[int]:
     return {round(epochs * (i + 1) / evaluations) for i in range(evaluations)} | {epochs}
 
 
+def _generator(device: torch.device) -> torch.Generator:
+    """The one that noise and dropout draw from; no other is touched."""
+    if device.type != "cuda":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device()]
+
+
 @contextmanager
-def _arithmetic(precision: str) -> Iterator[None]:
+def _settings(device: torch.device, precision: str) -> Iterator[None]:
+    """The current device and PyTorch's precision; afterwards they are as they were before.
+
+    Likewise the caller's random numbers go on as if nothing had been drawn.
+    """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
+    on_cuda = device.type == "cuda"
     try:
-        yield
+        with (
+            torch.cuda.device(device) if on_cuda else nullcontext(),
+            torch.random.fork_rng(devices=[device] if on_cuda else []),
+        ):
+            yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def _own_randomness(device: torch.device) -> Iterator[None]:
-    """The caller's random numbers go on afterwards as if nothing had been drawn."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        yield

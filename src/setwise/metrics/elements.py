@@ -64,7 +64,7 @@ def differ(elements: Elements, tolerance: float) -> Tensor:
     parts = []
     for block, x, y in _blocks(elements):
         if isinstance(block, Gaussian):
-            parts.append(torch.cdist(x, y, p=math.inf) > tolerance)
+            parts.append(~(torch.cdist(x, y, p=math.inf) <= tolerance))  # true for NaN
         else:
             parts.append(_binary_distance(x, y) > 0)
     return torch.stack(parts).any(dim=0)

@@ -46,14 +46,16 @@ def multiset_equality(
 
 
 def _as_often_as_among_targets(elements: Elements, wrong: Tensor) -> Tensor:
-    """Whether each target [B, M] equals as many outputs as targets.
+    """Whether each target [B, M] equals as many outputs as targets, and at least one.
 
-    For sets of one size that is a pairing of equals, found without searching for one.
+    For sets of one size that is a pairing of equals, found without searching for one. A target that
+    is not 0 or 1 everywhere equals no output, and by this measure not even itself.
     """
     among_targets = replace(elements, outputs=elements.targets, output_valid=elements.target_valid)
     targets = ~differ(among_targets, 0.0) & elements.target_valid.unsqueeze(1)
     outputs = ~wrong & elements.output_valid.unsqueeze(1)
-    return targets.sum(dim=-1) == outputs.sum(dim=-1)
+    found = outputs.sum(dim=-1)
+    return (found == targets.sum(dim=-1)) & (found > 0)
 
 
 def matched_error(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from setwise.features import Features
 from setwise.models.decoder import SetDecoder
 from setwise.models.deep_sets import DeepSetsEncoder
 from setwise.models.latent import GumbelSoftmax, Latent
@@ -22,7 +23,8 @@ class SetAutoencoder(nn.Module):
 
     The encoder ignores the order and takes sets of any number of elements; the decoder always
     produces ``size``. The defaults are the network of the Set Cross Entropy paper for the 8-puzzle,
-    which is ``SetAutoencoder(size=9, features=15)``; ``latent`` defaults to ``GumbelSoftmax(100)``.
+    which is ``SetAutoencoder(size=9, features=15)``; a `setwise.Features` does as well as its
+    width. ``latent`` defaults to ``GumbelSoftmax(100)``.
 
     >>> model = SetAutoencoder(
     ...     size=3,
@@ -45,7 +47,7 @@ class SetAutoencoder(nn.Module):
     def __init__(
         self,
         size: int,
-        features: int,
+        features: int | Features,
         latent: Latent | None = None,
         encoder_element_widths: Sequence[int] = (1000, 1000),
         encoder_widths: Sequence[int] = (1000, 1000),

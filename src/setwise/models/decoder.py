@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from setwise.models.deep_sets import check_floats, check_size
+from setwise.features import Features
+from setwise.models.deep_sets import check_floats, check_size, width_of
 from setwise.models.initialise import glorot
 
 
@@ -33,7 +34,7 @@ class SetDecoder(nn.Module):
         self,
         inputs: int,
         size: int,
-        features: int,
+        features: int | Features,
         width: int = 1000,
         hidden_layers: int = 2,
         dropout: float = 0.5,
@@ -42,11 +43,11 @@ class SetDecoder(nn.Module):
         for name, given in [
             ("inputs", inputs),
             ("size", size),
-            ("features", features),
             ("width", width),
             ("hidden_layers", hidden_layers),
         ]:
             check_size(name, given)
+        features = width_of(features)
         self.inputs, self.size, self.features = inputs, size, features
         layers: list[nn.Module] = []
         for layer in range(hidden_layers):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from setwise.features import Features
 from setwise.models.initialise import glorot
 
 
@@ -30,13 +31,13 @@ class DeepSetsEncoder(nn.Module):
 
     def __init__(
         self,
-        features: int,
+        features: int | Features,
         outputs: int,
         element_widths: Sequence[int] = (1000, 1000),
         widths: Sequence[int] = (1000, 1000),
     ) -> None:
         super().__init__()
-        check_size("features", features)
+        features = width_of(features)
         check_size("outputs", outputs)
         self.features = features
         self.embed = nn.Sequential(*_relu_layers("element_widths", features, element_widths))
@@ -90,6 +91,14 @@ class DeepSetsEncoder(nn.Module):
 
     def _from_sum(self, summed: Tensor) -> Tensor:
         return self.output(self.dense(summed))
+
+
+def width_of(features: int | Features) -> int:
+    """How many numbers an element has, from their number or from what they are."""
+    if isinstance(features, Features):
+        return features.width
+    check_size("features", features)
+    return features
 
 
 def check_size(name: str, given: object, least: int = 1) -> None:

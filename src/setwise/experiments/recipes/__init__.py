@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from setwise.experiments.config import LOSSES, Config, Loss
-from setwise.experiments.recipes import table1, table2
+from setwise.experiments.recipes import table1, table2, table4
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,9 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "table2": {
         "paper": Recipe(table2.paper, tuple(table2.SCENARIOS), seeds=10),
         "quick": Recipe(table2.quick, tuple(table2.SCENARIOS), seeds=1),
+    },
+    "table4": {
+        "paper": Recipe(table4.paper, tuple(table4.SCENARIOS), seeds=10),
+        "quick": Recipe(table4.quick, table4.QUICK_SCENARIOS, seeds=1),
     },
 }

@@ -1,9 +1,10 @@
-"""Where a run took place: versions, hardware, and the commit of the code."""
+"""Where a result comes from: versions, hardware, and the commit of the code."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ def describe(device: torch.device, commit: str | None = None) -> dict[str, Any]:
     else:
         hardware = f"{platform.machine()}, {torch.get_num_threads()} threads"
     return {
-        "commit": commit or _commit(),
+        "commit": commit or current_commit(),
         "setwise": setwise.__version__,
         "torch": torch.__version__,
+        "numpy": version("numpy"),
+        "triton": _version("triton"),
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
         "system": platform.system(),
@@ -29,11 +32,22 @@ def describe(device: torch.device, commit: str | None = None) -> dict[str, Any]:
     }
 
 
-def _commit() -> str | None:
-    """The commit of the source tree this runs from, marked if files were changed since."""
+def current_commit() -> str | None:
+    """The commit this file belongs to, marked if the tree has changed since; None if to none.
+
+    An installed package may lie inside the repository of somebody's project, which is not ours.
+    """
+    here = Path(__file__)
+    if _git("ls-files", "--error-unmatch", here.name) is None:
+        return None
+    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", ":/")
+    return commit if not changes else f"{commit}-dirty"
+
+
+def _git(*arguments: str) -> str | None:
     try:
         found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            ["git", *arguments],
             cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
@@ -42,3 +56,10 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return found.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,4 +1,4 @@
-"""The command line: ``setwise bench losses``; more commands come with what they run."""
+"""``setwise bench losses``: the losses on this machine, beside their peers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from setwise.cli.errors import CommandError
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="setwise", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
     bench = commands.add_parser("bench", help="measure this machine")
     subjects = bench.add_subparsers(dest="subject", required=True)
     losses = subjects.add_parser(
@@ -23,14 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     losses.add_argument("--output", type=Path, help="write the record, JSON, to this file")
     losses.add_argument("--plot", type=Path, help="draw the record to this PNG")
     losses.add_argument("--commit", help="recorded in the header; default: asked of git")
-    options = parser.parse_args(arguments)
-    try:
-        return _bench_losses(options)
-    except ModuleNotFoundError as error:
-        if error.name not in ("rich", "matplotlib"):
-            raise
-        print(f"this needs {error.name}: pip install 'setwise[bench]'", file=sys.stderr)
-        return 2
+    losses.set_defaults(run=_bench_losses, extra="bench")
 
 
 def _bench_losses(options: argparse.Namespace) -> int:
@@ -45,11 +38,9 @@ def _bench_losses(options: argparse.Namespace) -> int:
 
     unknown = sorted(set(options.shapes) - set(SHAPES | SWEEP))
     if unknown:
-        print(
-            f"--shapes: unknown {', '.join(unknown)}; known: {', '.join(SHAPES | SWEEP)}",
-            file=sys.stderr,
+        raise CommandError(
+            f"--shapes: unknown {', '.join(unknown)}; known: {', '.join(SHAPES | SWEEP)}"
         )
-        return 2
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     results: list[dict[str, Any]] = []
     for result in measure(device, options.shapes, options.commit):
@@ -77,7 +68,3 @@ def _write(path: Path, results: list[dict[str, Any]]) -> None:
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
     unfinished.replace(path)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

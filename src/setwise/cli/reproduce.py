@@ -1,0 +1,207 @@
+"""``setwise reproduce``: train the runs behind a table of the paper, then print it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setwise.cli.errors import CommandError
+from setwise.cli.tables import show, tables_console
+from setwise.experiments.config import LOSSES, Config
+from setwise.experiments.recipes import RECIPES
+from setwise.report import tables
+from setwise.report.paper import paper_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from setwise.cli.tensorboard import Logs
+    from setwise.experiments.reproduce import Keep
+    from setwise.experiments.train import Progress, Result, Training
+
+INTERRUPTED = 130  # as shells count a process that Ctrl-C ended
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser("reproduce", help="train what a table of the paper shows")
+    parser.add_argument("table", choices=list(RECIPES))
+    presets = sorted({preset for recipes in RECIPES.values() for preset in recipes})
+    parser.add_argument("--preset", default="paper", help=f"{', '.join(presets)}; default: paper")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--seeds", type=seeds, help="0-9, 0,3,5 or 4; default: those of the preset")
+    parser.add_argument("--scenarios", nargs="+", help="default: all of the preset")
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=LOSSES, help="default: all")
+    add = parser.add_argument
+    add("--results", type=Path, default=Path("results"), help="folder of records; default: results")
+    add("--runs", type=Path, default=Path("runs"), help="folder of checkpoints; default: runs")
+    add("--commit", help="recorded with every run; default: asked of git")
+    add(
+        "--keep",
+        choices=["none", "best", "all"],
+        default="none",
+        help="which trained networks to keep in --runs: best is one a loss and scenario",
+    )
+    add("--tensorboard", type=Path, metavar="DIR", help="write logs for TensorBoard to this folder")
+    parser.set_defaults(run=_run, extra="experiments")
+
+
+def seeds(text: str) -> list[int]:
+    """Seeds as they are given: single ones and ranges, separated by commas.
+
+    >>> seeds("0-3,7")
+    [0, 1, 2, 3, 7]
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+            raise argparse.ArgumentTypeError(f"expected 0-9, 0,3,5 or 4, got {text!r}")
+        low, high = int(first), int(last or first)
+        if high < low:
+            raise argparse.ArgumentTypeError(f"a range goes upwards: {high}-{low}, not {part}")
+        found |= set(range(low, high + 1))
+    return sorted(found)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from setwise.cli.interrupt import interruptible
+    from setwise.cli.watch import Watcher
+    from setwise.experiments.reproduce import ensembles, reproduce
+    from setwise.experiments.train import StoppedError
+
+    logs = _logs(options.tensorboard)
+    configs, device = _configs(options), _device(options.device)
+    table = configs[0].table
+    missing = _missing(table, configs, options.results)
+    groups = ensembles(missing)
+    console = Console(stderr=True)
+    _announce(console, options, len(configs), groups, device)
+    with interruptible() as interrupt:
+        watcher = Watcher(console, table, len(groups), interrupt)
+
+        def watch(training: Training, progress: Progress) -> None:
+            watcher(training, progress)
+            if logs:
+                logs(training, progress)
+
+        try:
+            with watcher:
+                reproduce(
+                    missing,
+                    device,
+                    options.results,
+                    options.runs,
+                    commit=options.commit,
+                    watch=watch,
+                    keep=_keeper(options.keep, table, options.results),
+                    stop=interrupt,
+                )
+        except (StoppedError, KeyboardInterrupt) as stopped:
+            how = "saved" if isinstance(stopped, StoppedError) else "since the last checkpoint lost"
+            command = shlex.join(["setwise", *options.arguments])
+            print(f"stopped, {how}; to go on: {command}", file=sys.stderr)
+            return INTERRUPTED
+        finally:
+            if logs:
+                logs.close()
+    show(tables_console(), table, tables.read_tables(options.results)[table])
+    return 0
+
+
+def _configs(options: argparse.Namespace) -> list[Config]:
+    presets = RECIPES[options.table]
+    if options.preset not in presets:
+        raise CommandError(
+            f"--preset: {options.table} has no {options.preset}; it has {', '.join(presets)}"
+        )
+    recipe = presets[options.preset]
+    unknown = [name for name in options.scenarios or () if name not in recipe.scenarios]
+    if unknown:
+        raise CommandError(
+            f"--scenarios: {options.table} with preset {options.preset} has no "
+            f"{', '.join(unknown)}; it has {', '.join(recipe.scenarios)}"
+        )
+    return recipe.configs(options.seeds, options.scenarios, options.losses)
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise CommandError("--device: PyTorch finds no CUDA device here; take cpu or auto")
+    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _logs(folder: Path | None) -> Logs | None:
+    """Made before anything is trained: a missing package is told now."""
+    if folder is None:
+        return None
+    from setwise.cli.tensorboard import Logs
+
+    return Logs(folder)
+
+
+def _missing(table: str, configs: Sequence[Config], results: Path) -> list[Config]:
+    """What is left to train; refused where the records are of another setting."""
+    from setwise.experiments.reproduce import unfinished
+
+    try:
+        recorded = [record["config"] for record in tables.read_tables(results).get(table, [])]
+        missing = unfinished(configs, results)
+        tables.check_settings(table, recorded + [asdict(config) for config in missing])
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return missing
+
+
+def _announce(
+    console: Console,
+    options: argparse.Namespace,
+    runs: int,
+    groups: Sequence[Sequence[Config]],
+    device: str,
+) -> None:
+    """What is there, and what will be trained."""
+    import torch
+
+    from setwise.environment import describe
+    from setwise.experiments.reproduce import checkpoint_of
+
+    to_train = sum(map(len, groups))
+    lines = [
+        f"{options.table}, preset {options.preset}: {runs} runs, {runs - to_train} of them "
+        f"recorded in {options.results}, {to_train} to train"
+    ]
+    kinds = Counter((len(group), group[0].schedule.epochs) for group in groups)
+    for (members, epochs), times in kinds.items():
+        often = "" if times == 1 else f", {times} times"
+        lines.append(f"  {members} networks at once for {epochs} epochs{often}")
+    if groups:
+        lines.append(f"  on {describe(torch.device(device), options.commit)['hardware']}")
+    for path in (checkpoint_of(group, options.runs) for group in groups):
+        if path.exists():
+            lines.append(f"  going on from {path}")
+    console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
+
+
+def _keeper(which: str, table: str, results: Path) -> Keep:
+    """Which networks of an ensemble to keep: none, all, or those that are best of all recorded."""
+    from setwise.experiments.reproduce import record_of
+
+    def keep(found: Sequence[Result]) -> Collection[str]:
+        records = [record_of(result) for result in found]
+        if which == "best":
+            recorded = tables.read_tables(results).get(table, [])
+            return tables.best_runs(paper_table(table), [*recorded, *records])
+        return {record["run"] for record in records} if which == "all" else ()
+
+    return keep

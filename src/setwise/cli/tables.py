@@ -1,0 +1,139 @@
+"""``setwise tables``: what the recorded runs came to, beside the paper."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setwise.cli.errors import CommandError
+from setwise.report import document, tables
+from setwise.report.paper import PaperTable, heading, paper_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Characters of a column of a table: the widest cell and the space around it.
+COLUMN = 30
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser("tables", help="the tables of the paper, from recorded runs")
+    parser.add_argument("--json", action="store_true", help="cells as JSON, by table")
+    parser.add_argument("--table", help="this one alone, for instance table1 or table1-quick")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw pictures into this folder")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder of records; default: results"
+    )
+    parser.set_defaults(run=_run, extra="report")
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        if options.table:
+            paper_table(options.table)
+        found = tables.read_tables(options.results)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    chosen = {name: found[name] for name in found if options.table in (None, name)}
+    if options.plot:
+        for name, records in chosen.items():
+            document.draw(name, records, options.plot)
+    if options.json:
+        cells = {name: as_json(name, records) for name, records in chosen.items()}
+        print(json.dumps(cells, indent=1))
+        return 0
+    if not chosen:
+        what = options.table or "any table"
+        known = f"; there are runs of {', '.join(found)}" if found else ""
+        print(
+            f"no runs of {what} are recorded in {options.results}{known}. "
+            f"Some take two minutes: setwise reproduce table1 --preset quick",
+            file=sys.stderr,
+        )
+        return 1
+    console = tables_console()
+    for name, records in chosen.items():
+        show(console, name, records)
+    return 0
+
+
+def tables_console() -> Console:
+    """As wide as the terminal; elsewhere wide enough for four scenarios."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=8 + 4 * COLUMN)
+
+
+def as_json(name: str, records: Sequence[tables.Record]) -> list[dict[str, object]]:
+    """The cells of a table."""
+    return [cell.as_json() for cell in tables.cells(paper_table(name), records)]
+
+
+def show(console: Console, name: str, records: Sequence[tables.Record]) -> None:
+    """Print a table: losses as rows, scenarios as columns, as many of them as fit side by side."""
+    from rich.table import Table
+
+    paper = paper_table(name)
+    cells = {(cell.loss, cell.scenario): cell for cell in tables.cells(paper, records)}
+    scenarios = tables.scenarios(paper, records)
+    at_once = max(1, (console.width - 8) // COLUMN)
+    for start in range(0, len(scenarios), at_once):
+        columns = scenarios[start : start + at_once]
+        table = Table(title=heading(name) if start == 0 else None, show_lines=True)
+        table.add_column("")
+        for scenario in columns:
+            table.add_column(_heading(paper, scenario), no_wrap=True)
+        for loss in tables.losses(records):
+            row = [
+                _text(paper, loss, scenario, cells.get((loss, scenario))) for scenario in columns
+            ]
+            table.add_row(loss, *row)
+        console.print(table)
+    console.print(_legend(paper, cells.values()), style="dim", highlight=False)
+
+
+def _heading(paper: PaperTable, scenario: str) -> str:
+    """The name to give to ``--scenarios``, and what it means."""
+    said = paper.label(scenario)
+    named = said if scenario in said else f"{scenario}, {said}"
+    return named.replace(", ", "\n")
+
+
+def _text(paper: PaperTable, loss: str, scenario: str, cell: tables.Cell | None) -> str:
+    published = paper.value(loss, scenario)
+    before = "-" if published is None else _digits(paper, published)
+    if cell is None:
+        return f"{before} | no runs"
+    ours = [_digits(paper, value) for value in (cell.best, cell.median, cell.worst)]
+    if paper.reaches(cell.best, published):
+        ours[0] = f"[bold]{ours[0]}[/bold]"
+    text = f"{before} | {' '.join(ours)} ({cell.runs})"
+    if _has_other_heldout(paper, cell):
+        assert cell.heldout_best is not None
+        assert cell.heldout_median is not None
+        best, middle = _digits(paper, cell.heldout_best), _digits(paper, cell.heldout_median)
+        text += f"\n{'':{len(before)}} | {best} {middle} held out"
+    return text
+
+
+def _legend(paper: PaperTable, cells: Collection[tables.Cell]) -> str:
+    heldout = any(_has_other_heldout(paper, cell) for cell in cells)
+    second = "; below: best and median of what was held out" if heldout else ""
+    return (
+        f"paper | best median worst (runs): {paper.metric_name}{second}. "
+        f"Bold: not behind the paper at its {paper.decimals} decimals."
+    )
+
+
+def _has_other_heldout(paper: PaperTable, cell: tables.Cell) -> bool:
+    """Whether there is a held-out set and the table's number is not already about it."""
+    return cell.heldout_best is not None and paper.metric != tables.HELDOUT
+
+
+def _digits(paper: PaperTable, value: float) -> str:
+    return f"{value:.{paper.decimals}f}"

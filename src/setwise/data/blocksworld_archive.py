@@ -1,0 +1,100 @@
+"""Pictures of Blocksworld states as arrays in one file: the format in which they are exchanged.
+
+Legend: S states, N blocks, T transitions; H, W height and width of the whole pictures.
+
+A file holds ``images`` uint8 [S, N, 32, 32, 3], ``bboxes`` uint16 [S, N, 4], ``picsize`` [H, W] and
+``transitions`` uint32 [2 T], pairs of states before and after as indices into the first axis. The
+blocks of every state come in the same order; training shuffles them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PATCH = 32  # pixels along each side
+
+
+@dataclass(frozen=True)
+class BlocksworldArchive:
+    """The blocks of each state, cut out of its picture, and where they were cut.
+
+    A box is (x1, y1, x2, y2) in pixels from the top left, x2 and y2 not included.
+    """
+
+    patches: NDArray[np.uint8]  # [S, N, 32, 32, 3]
+    boxes: NDArray[np.uint16]  # [S, N, 4]
+    picture: tuple[int, int]  # H, W
+    transitions: NDArray[np.int64]  # [T, 2]
+
+    def __post_init__(self) -> None:
+        _require("images", self.patches, np.uint8, (None, None, PATCH, PATCH, 3))
+        _require("bboxes", self.boxes, np.uint16, (*self.patches.shape[:2], 4))
+        _require("transitions", self.transitions, np.int64, (None, 2))
+        height, width = self.picture
+        x1, y1, x2, y2 = np.moveaxis(self.boxes, -1, 0)
+        wrong = np.argwhere((x1 >= x2) | (y1 >= y2) | (x2 > width) | (y2 > height))
+        if len(wrong):
+            state, block = wrong[0].tolist()
+            raise ValueError(
+                f"bboxes: expected x1 < x2 <= {width} and y1 < y2 <= {height}, "
+                f"block {block} of state {state} has {self.boxes[state, block].tolist()}"
+            )
+        states, pairs = len(self.patches), self.transitions
+        if ((pairs < 0) | (pairs >= states)).any():
+            raise ValueError(f"transitions: there are only {states} states")
+
+    def write(self, path: str | Path) -> None:
+        """Write the file in one step; the same data give the same bytes."""
+        path = Path(path)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
+        with unfinished.open("wb") as file:
+            np.savez_compressed(
+                file,
+                images=self.patches,
+                bboxes=self.boxes,
+                picsize=np.array(self.picture),
+                transitions=self.transitions.astype(np.uint32).ravel(),
+            )
+        unfinished.replace(path)
+
+    @staticmethod
+    def read(path: str | Path) -> BlocksworldArchive:
+        """Read a file that `write` or the original generator of the data set made."""
+        with np.load(path) as file:
+            missing = {"images", "bboxes", "picsize", "transitions"} - set(file.files)
+            if missing:
+                raise ValueError(f"{path}: it has no {', '.join(sorted(missing))}")
+            images, boxes, picture, transitions = (
+                file[name] for name in ("images", "bboxes", "picsize", "transitions")
+            )
+        if transitions.size % 2:
+            raise ValueError(f"{path}: transitions: expected pairs, got {transitions.size} numbers")
+        height, width = picture[:2].tolist()
+        try:
+            return BlocksworldArchive(
+                images,
+                boxes.astype(np.uint16, casting="same_kind"),
+                (int(height), int(width)),
+                transitions.reshape(-1, 2).astype(np.int64),
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
+
+
+def _require(
+    name: str, array: NDArray[Any], dtype: type[np.generic], shape: tuple[int | None, ...]
+) -> None:
+    fits = len(array.shape) == len(shape) and all(
+        size in (None, given) for size, given in zip(shape, array.shape, strict=True)
+    )
+    if array.dtype != dtype or not fits:
+        expected = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(
+            f"{name}: expected {dtype.__name__} [{expected}], got {array.dtype} {array.shape}"
+        )

@@ -1,0 +1,53 @@
+"""Classical planning over the codes of sets: from object sets to plans that have been checked.
+
+The `planning` extra brings Fast Downward; everything but the search works without it.
+"""
+
+from setwise.planning.domain import Coder, Domain
+from setwise.planning.downward import Outcome, Search, find_executable, search
+from setwise.planning.exact import shortest_length
+from setwise.planning.graph import LatentGraph, latent_graph
+from setwise.planning.instances import Problem, random_problems, read_problems, write_problems
+from setwise.planning.latent import LatentHealth, encode_states, latent_health
+from setwise.planning.latplan import LatentPlanner, Result, replay
+from setwise.planning.puzzle import PuzzleDomain
+from setwise.planning.sas import (
+    Encoding,
+    identifying_bits,
+    variables_of,
+    write_operators,
+    write_task,
+)
+from setwise.planning.validate import Fault, FaultKind, Report, validate
+
+__all__ = [
+    "Coder",
+    "Domain",
+    "Encoding",
+    "Fault",
+    "FaultKind",
+    "LatentGraph",
+    "LatentHealth",
+    "LatentPlanner",
+    "Outcome",
+    "Problem",
+    "PuzzleDomain",
+    "Report",
+    "Result",
+    "Search",
+    "encode_states",
+    "find_executable",
+    "identifying_bits",
+    "latent_graph",
+    "latent_health",
+    "random_problems",
+    "read_problems",
+    "replay",
+    "search",
+    "shortest_length",
+    "validate",
+    "variables_of",
+    "write_operators",
+    "write_problems",
+    "write_task",
+]

@@ -1,0 +1,200 @@
+"""Planning over codes: encode, search, replay, decode, judge.
+
+Legend: S states, K distinct codes, L bits, P states of a plan, N objects, F features.
+
+This is Latplan's AMA1 (Asai and Fukunaga, 2018) on sets of objects: all states and transitions are
+encoded once; a classical planner finds a shortest way between two codes; the codes along it are
+decoded into objects, and these are held against the domain.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from setwise.planning import sas
+from setwise.planning.domain import Coder, Domain
+from setwise.planning.downward import Outcome, Search, search
+from setwise.planning.graph import LatentGraph, latent_graph
+from setwise.planning.latent import decode_codes, device_of, encode_states
+from setwise.planning.validate import Report, legal_state, validate
+
+
+@dataclass(frozen=True)
+class Result:
+    """One problem: what was found and whether it is right."""
+
+    outcome: Outcome
+    reason: str
+    codes: Tensor | None  # bool [P, L], init and goal included; None without a plan, as those below
+    objects: Tensor | None  # [P, N, F], what the codes mean
+    report: Report | None
+    shared: list[int]  # states of the plan whose code is that of several states
+    search: Search | None  # None if there was nothing to search from or for
+    seconds: dict[str, float]  # of each part of the work
+
+    @property
+    def valid(self) -> bool:
+        """Whether a plan was found, and the judge accepts it."""
+        return self.report is not None and self.report.valid
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a record keeps of it, in values that JSON has."""
+        return {
+            "outcome": str(self.outcome),
+            "reason": self.reason,
+            "valid": self.valid,
+            "report": None if self.report is None else self.report.as_dict(),
+            "shared": self.shared,
+            "expanded": None if self.search is None else self.search.expanded,
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        if self.report is None:
+            return f"{self.outcome}: {self.reason}"
+        lines = [str(self.report)]
+        if self.shared:
+            lines.append(f"  states {self.shared} have codes that other states have too")
+        return "\n".join(lines)
+
+
+class LatentPlanner:
+    """A model and a domain, made ready for any number of problems.
+
+    All states are encoded and the operators written once, in a temporary directory under
+    ``directory``, which needs room for the text twice; close the planner, or use it in a ``with``,
+    to remove it. ``codes`` [S, L] of all configurations may be given if they are at hand.
+    """
+
+    def __init__(
+        self,
+        model: Coder,
+        domain: Domain,
+        *,
+        encoding: sas.Encoding = "index",
+        codes: Tensor | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self.model, self.domain = model, domain
+        clock = _Clock()
+        if codes is None:
+            codes = encode_states(model, domain, domain.configurations())
+        clock.lap("encode")
+        self.graph = latent_graph(codes.numpy(), domain.transitions().numpy())
+        self._states_per_node = self.graph.states_per_node()
+        clock.lap("graph")
+        self._variables = sas.variables_of(self.graph, encoding)
+        self._directory = tempfile.TemporaryDirectory(prefix="setwise-latplan-", dir=directory)
+        self._operators = Path(self._directory.name) / "operators"
+        with self._operators.open("wb") as file:
+            sas.write_operators(file, self._variables, self.graph.edges)
+        clock.lap("write")
+        self.seconds = clock.seconds
+
+    def close(self) -> None:
+        self._directory.cleanup()
+
+    def __enter__(self) -> LatentPlanner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def solve(
+        self,
+        init: Tensor,
+        goal: Tensor,
+        *,
+        heuristic: str = "blind",
+        seconds: float = 300.0,
+        memory_mb: int = 6000,
+        executable: str | Path | None = None,
+    ) -> Result:
+        """From one set of objects [N, F] to another, in any order. See `search` for the options."""
+        init, goal = init.cpu(), goal.cpu()
+        for name, objects in (("init", init), ("goal", goal)):
+            legal_state(self.domain, name, objects)
+        clock = _Clock()
+        codes = self.model.encode(torch.stack([init, goal]).to(device_of(self.model))).cpu()
+        clock.lap("encode")
+        nodes = []
+        for outcome, code in zip((Outcome.UNKNOWN_INIT, Outcome.UNKNOWN_GOAL), codes, strict=True):
+            node, distance = self.graph.nearest(code.numpy())
+            if distance > 0:
+                reason = f"no known state has its code; the nearest one differs in {distance} bits"
+                return _without_plan(outcome, reason, None, clock)
+            nodes.append(node)
+        with tempfile.TemporaryDirectory(dir=self._directory.name) as place:
+            task = Path(place) / "task.sas"
+            sas.write_task(task, self._variables, self._operators, len(self.graph.edges), *nodes)
+            clock.lap("write")
+            found = search(
+                task,
+                heuristic=heuristic,
+                seconds=seconds,
+                memory_mb=memory_mb,
+                executable=executable,
+            )
+        clock.lap("search")
+        if found.plan is None:
+            return _without_plan(found.outcome, found.reason, found, clock)
+        try:
+            path = replay(self.graph, found.plan, *nodes)
+        except ValueError as error:
+            return _without_plan(Outcome.ERROR, str(error), found, clock)
+        codes = torch.from_numpy(self.graph.codes[path])
+        states = torch.cat([self.domain.read(out) for out in decode_codes(self.model, codes)])
+        clock.lap("decode")
+        report = validate(self.domain, states, init, goal)
+        clock.lap("validate")
+        shared = [at for at, node in enumerate(path) if self._states_per_node[node] > 1]
+        return Result(
+            found.outcome, found.reason, codes, states, report, shared, found, clock.seconds
+        )
+
+
+def replay(graph: LatentGraph, plan: Sequence[str], init: int, goal: int) -> list[int]:
+    """The nodes that a plan passes; a ValueError if it does not lead from ``init`` to ``goal``."""
+    path = [init]
+    for number, operator in enumerate(plan, start=1):
+        step = sas.step_of(operator)
+        if step >= len(graph.edges):
+            raise ValueError(f"step {number} of the plan: there is no operator {operator}")
+        before, after = graph.edges[step].tolist()
+        if before != path[-1]:
+            raise ValueError(f"step {number} of the plan: {operator} does not apply there")
+        path.append(after)
+    if path[-1] != goal:
+        raise ValueError(f"the plan's {len(plan)} steps do not lead to the goal")
+    return path
+
+
+def _without_plan(outcome: Outcome, reason: str, found: Search | None, clock: _Clock) -> Result:
+    return Result(outcome, reason, None, None, None, [], found, clock.seconds)
+
+
+class _Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.seconds[name] = now - self._last
+        self._last = now

@@ -1,0 +1,102 @@
+"""The renderers by name, loaded when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise.data.puzzle import _require_int
+from setwise.render.scene import Scene
+
+RendererName = Literal["mitsuba", "blender"]
+_PACKAGES = {"mitsuba": "mitsuba", "drjit": "mitsuba", "PIL": "pillow"}  # by module
+
+
+class Renderer(Protocol):
+    """Draws a scene as uint8 [height, width, 3]; the same scene always gives the same bytes."""
+
+    def __call__(self, scene: Scene) -> NDArray[np.uint8]: ...
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def open_renderer(
+    name: RendererName = "mitsuba",
+    *,
+    width: int = 300,
+    height: int = 200,
+    samples: int = 32,
+    threads: int | None = None,
+    blender: str | Path | None = None,
+) -> Iterator[Renderer]:
+    """A renderer for pictures of one size, ``with open_renderer() as draw: image = draw(scene)``.
+
+    ``samples`` is the number of rays for each pixel; mitsuba rounds it up to eight times a square.
+    Noise falls about with its square root. ``threads``, by default all cores, change no byte.
+    ``blender`` is the program to run where it is not on the PATH.
+    """
+    for what, value in (("width", width), ("height", height), ("samples", samples)):
+        _require_int(what, value, 1)
+    if threads is not None:
+        _require_int("threads", threads, 1)
+    with closing(_open(name, width, height, samples, threads, blender)) as renderer:
+        yield renderer
+
+
+def renderer_version(name: RendererName, blender: str | Path | None = None) -> str:
+    """The program behind a renderer and its version; another one may draw other noise."""
+    with _named_extra(name):
+        if name == "mitsuba":
+            from setwise.render import mitsuba
+
+            return mitsuba.version()
+        from setwise.render import blender as program
+
+        return program.version(blender)
+
+
+def _open(
+    name: RendererName,
+    width: int,
+    height: int,
+    samples: int,
+    threads: int | None,
+    blender: str | Path | None,
+) -> Renderer:
+    with _named_extra(name):
+        if name == "mitsuba":
+            from setwise.render.mitsuba import MitsubaRenderer
+
+            return MitsubaRenderer(width, height, samples, threads)
+        from setwise.render.blender import BlenderRenderer
+
+        return BlenderRenderer(width, height, samples, threads, blender)
+
+
+def require_renderer(name: str) -> None:
+    """An error unless there is a renderer of this name."""
+    if name not in get_args(RendererName):
+        known = ", ".join(get_args(RendererName))
+        raise ValueError(f"renderer: expected one of {known}, got {name!r}")
+
+
+@contextmanager
+def _named_extra(name: str) -> Iterator[None]:
+    """Refuse unknown renderers, and say what to install where a package is missing."""
+    require_renderer(name)
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get(error.name or "")
+        if package is None:
+            raise
+        raise ModuleNotFoundError(
+            f"the renderer {name} needs {package}; install it with pip install 'setwise[render]'",
+            name=error.name,
+        ) from error

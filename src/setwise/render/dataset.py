@@ -1,0 +1,187 @@
+"""Draw many states on all cores, so that it can be stopped at any moment and goes on later.
+
+Legend: S states, N blocks. Each picture depends on the settings and its state alone, so that
+neither the number of processes nor a restart nor the order of the states changes a byte.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from traceback import format_exc
+
+import torch
+from torch import Tensor
+
+from setwise.data.puzzle import _require_int
+from setwise.render import files
+from setwise.render.backends import (
+    RendererName,
+    open_renderer,
+    renderer_version,
+    require_renderer,
+)
+from setwise.render.environment import Environment
+from setwise.render.scene import scene_of
+from setwise.render.silhouette import require_in_frame
+
+Progress = Callable[[int, int], None]  # pictures there, pictures wanted
+Program = str | Path | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that pictures depend on, except the renderer's version, which is recorded too."""
+
+    environment: Environment
+    renderer: RendererName = "mitsuba"
+    seed: int = 0  # of the jitter of camera and lamps, and of the noise
+    width: int = 300
+    height: int = 200
+    samples: int = 32  # rays for each pixel
+
+    def __post_init__(self) -> None:
+        require_renderer(self.renderer)
+        _require_int("seed", self.seed, 0)
+        for name in ("width", "height", "samples"):
+            _require_int(name, getattr(self, name), 1)
+        require_in_frame(self.environment, self.width, self.height)
+
+
+def render_states(
+    settings: Settings,
+    states: Tensor,
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    blender: Program = None,
+    progress: Progress | None = None,
+) -> None:
+    """Draw states [S, N, 3] into a folder (see `setwise.render.files`), except those it has.
+
+    ``workers`` processes share the work, by default one for each core. ``progress`` is called
+    after each picture with how many of how many are there; ``blender`` is the program to run if
+    it is not on the PATH. A script that calls this needs ``if __name__ == "__main__":``, because
+    the processes start by importing it.
+    """
+    folder = Path(folder)
+    ranks = list(dict.fromkeys(settings.environment.world.rank(states).flatten().tolist()))
+    workers = _cores() if workers is None else workers
+    _require_int("workers", workers, 1)
+    version = renderer_version(settings.renderer, blender)
+    with _alone_in(folder):
+        files.prepare(folder, asdict(settings) | {"version": version})
+        missing = [rank for rank in ranks if not files.finished(folder, rank)]
+        first = len(ranks) - len(missing) + 1
+        for there, _ in enumerate(_drawn(settings, missing, folder, workers, blender), first):
+            if progress is not None:
+                progress(there, len(ranks))
+        files.clean(folder)
+
+
+def _drawn(
+    settings: Settings, ranks: list[int], folder: Path, workers: int, blender: Program
+) -> Iterator[int]:
+    """Draw states, in as many processes as asked for; yields the rank of each that is there."""
+    if workers == 1 or len(ranks) < 2:
+        yield from _draw(settings, ranks, folder, blender)
+        return
+    context = get_context("spawn")  # a fork would copy the locks of other threads
+    processes, connections = [], []
+    for first in range(min(workers, len(ranks))):
+        ours, theirs = context.Pipe(duplex=False)
+        share = ranks[first::workers]
+        process = context.Process(target=_work, args=(theirs, settings, share, folder, blender))
+        process.start()
+        theirs.close()
+        processes.append(process)
+        connections.append(ours)
+    try:
+        yield from _reports(connections)
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def _reports(connections: list[Connection]) -> Iterator[int]:
+    """What the processes report until all have said that they are done."""
+    while connections:
+        for connection in wait(connections):
+            assert isinstance(connection, Connection)
+            try:
+                report = connection.recv()
+            except EOFError:
+                raise RuntimeError(
+                    "a process that draws was killed, perhaps for want of memory; "
+                    "the pictures so far are kept, start again to go on"
+                ) from None
+            if isinstance(report, str):
+                raise RuntimeError(f"a process that draws failed:\n{report}")
+            if report is None:
+                connections.remove(connection)
+            else:
+                yield report
+
+
+def _work(
+    reports: Connection, settings: Settings, ranks: list[int], folder: Path, blender: Program
+) -> None:
+    """One process: a rank after each picture, None at the end, or the text of an error."""
+    try:
+        for rank in _draw(settings, ranks, folder, blender):
+            reports.send(rank)
+        reports.send(None)
+    except BrokenPipeError:
+        return  # nobody is there to ask for more: the main process was killed
+    except Exception:
+        reports.send(format_exc())
+
+
+def _draw(settings: Settings, ranks: list[int], folder: Path, blender: Program) -> Iterator[int]:
+    """Draw the states one after the other on one core; yields the rank of each."""
+    if not ranks:
+        return
+    environment, size = settings.environment, (settings.width, settings.height)
+    states = environment.world.unrank(torch.tensor(ranks))
+    with open_renderer(
+        settings.renderer,
+        width=settings.width,
+        height=settings.height,
+        samples=settings.samples,
+        threads=1,
+        blender=blender,
+    ) as draw:
+        for rank, state in zip(ranks, states, strict=True):
+            scene = scene_of(environment, state, settings.seed)
+            description = files.describe(environment.world, state, scene, *size)
+            files.save(folder, rank, draw(scene), description)
+            yield rank
+
+
+def _cores() -> int:
+    """How many cores this process may use, where the system says; else all there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes from drawing into the folder; a killed one no longer does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RuntimeError(f"another process is drawing into {folder}") from error
+        yield
+    finally:
+        os.close(handle)

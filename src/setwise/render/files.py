@@ -1,0 +1,144 @@
+"""A folder of pictures: what it was made with, and for each state an image and a description.
+
+Legend: N blocks; W, H width and height in pixels. The folder holds
+
+    settings.json           everything the pictures depend on
+    images/00000123.png     the picture of the state of rank 123
+    scenes/00000123.json    what is in it: blocks, boxes, camera, lamps
+
+Files appear in one step, the description last: a state that has one is finished, and what a killed
+process left behind is never mistaken for a result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from setwise.data.blocksworld import Blocksworld
+from setwise.data.blocksworld_steps import state_to_json
+from setwise.render.scene import Scene
+from setwise.render.silhouette import boxes, project
+
+SETTINGS, UNFINISHED = "settings.json", "unfinished"
+
+
+def prepare(folder: Path, settings: dict[str, Any]) -> None:
+    """Make the folder, or see that it was made with the same settings."""
+    settings = json.loads(json.dumps(settings))
+    clean(folder)
+    if (folder / SETTINGS).exists():
+        found = read_settings(folder)
+        different = [
+            f"{name} {found.get(name)} instead of {settings.get(name)}"
+            for name in sorted(found.keys() | settings.keys())
+            if found.get(name) != settings.get(name)
+        ]
+        if different:
+            raise ValueError(
+                f"{folder} holds pictures made with other settings ({'; '.join(different)}): "
+                f"use another folder, or remove this one"
+            )
+    for name in ("images", "scenes", UNFINISHED):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    _write(folder / SETTINGS, folder, settings)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What `prepare` wrote."""
+    if not (folder / SETTINGS).exists():
+        raise FileNotFoundError(f"{folder} is no folder of pictures: it has no {SETTINGS}")
+    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text())
+    return settings
+
+
+def clean(folder: Path) -> None:
+    """Remove what a killed process left unfinished."""
+    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+
+
+def finished(folder: Path, rank: int) -> bool:
+    """Whether the picture of a state is there, and all that belongs to it."""
+    return scene_path(folder, rank).exists() and image_path(folder, rank).exists()
+
+
+def image_path(folder: Path, rank: int) -> Path:
+    return folder / "images" / f"{rank:08d}.png"
+
+
+def scene_path(folder: Path, rank: int) -> Path:
+    return folder / "scenes" / f"{rank:08d}.json"
+
+
+def save(folder: Path, rank: int, image: NDArray[np.uint8], description: dict[str, Any]) -> None:
+    """Write a picture and its description, so that both are whole or not there."""
+    path = image_path(folder, rank)
+    unfinished = _unfinished(folder, path)
+    Image.fromarray(image).save(unfinished, format="PNG")
+    unfinished.replace(path)
+    _write(scene_path(folder, rank), folder, description)
+
+
+def load(folder: Path, rank: int) -> tuple[Image.Image, dict[str, Any]]:
+    """A picture and its description."""
+    if not finished(folder, rank):
+        raise FileNotFoundError(f"{folder} has no picture of state {rank}; draw it first")
+    with Image.open(image_path(folder, rank)) as image:
+        image.load()
+    return image, json.loads(scene_path(folder, rank).read_text())
+
+
+def describe(
+    world: Blocksworld, state: Tensor, scene: Scene, width: int, height: int
+) -> dict[str, Any]:
+    """The description of a picture; ``objects`` are in the form of the original generator."""
+    rank = int(world.rank(state))
+    middles = project(scene.camera, np.array([b.location for b in scene.blocks]), width, height)
+    objects = [
+        {
+            "shape": placed.block.shape,
+            "size": placed.block.size,
+            "color": placed.block.colour,
+            "material": placed.material,
+            "rotation": placed.block.rotation,
+            "location": list(placed.location),
+            "pixel_coords": middle,
+            "bbox": box,
+        }
+        for placed, middle, box in zip(
+            scene.blocks,
+            middles.round(3).tolist(),
+            boxes(scene, width, height).tolist(),
+            strict=True,
+        )
+    ]
+    return {
+        "image_index": rank,
+        "image_filename": image_path(Path(), rank).name,
+        "state": state_to_json(world, state),
+        "objects": objects,
+        "camera": list(scene.camera),
+        "lamps": [asdict(lamp) for lamp in scene.lamps],
+        "sun": asdict(scene.sun),
+        "noise": scene.noise,
+    }
+
+
+def _write(path: Path, folder: Path, content: dict[str, Any]) -> None:
+    unfinished = _unfinished(folder, path)
+    unfinished.write_text(json.dumps(content, indent=1) + "\n")
+    unfinished.replace(path)
+
+
+def _unfinished(folder: Path, path: Path) -> Path:
+    """Where a file is written first: a name that no other process uses."""
+    return folder / UNFINISHED / f"{os.getpid()}-{path.name}"

@@ -1,0 +1,59 @@
+"""From pictures to arrays: the blocks of each state, cut out and brought to one size.
+
+Legend: S states, N blocks, T transitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from setwise.data.blocksworld import Blocksworld
+from setwise.data.blocksworld_archive import PATCH, BlocksworldArchive
+from setwise.render import files
+
+
+def collect(world: Blocksworld, states: Tensor, folder: str | Path) -> BlocksworldArchive:
+    """The blocks of states [S, N, 3] out of the pictures that `render_states` drew of them.
+
+    The archive has the states in this order, and every legal action from one of them to another.
+    """
+    folder = Path(folder)
+    states = world.check(states).reshape(-1, world.blocks, 3)
+    settings = files.read_settings(folder)
+    if settings["environment"]["world"] != asdict(world):
+        raise ValueError(f"{folder} is of {settings['environment']['world']}, not of {world}")
+    patches = np.empty((len(states), world.blocks, PATCH, PATCH, 3), dtype=np.uint8)
+    boxes = np.empty((len(states), world.blocks, 4), dtype=np.uint16)
+    for index, rank in enumerate(world.rank(states).tolist()):
+        image, description = files.load(folder, rank)
+        boxes[index] = [block["bbox"] for block in description["objects"]]
+        patches[index] = cut(image, boxes[index])
+    picture = (settings["height"], settings["width"])
+    return BlocksworldArchive(patches, boxes, picture, transitions_among(world, states))
+
+
+def cut(image: Image.Image, boxes: NDArray[np.uint16]) -> NDArray[np.uint8]:
+    """The parts of an image in boxes [N, 4], each stretched to a square: [N, 32, 32, 3]."""
+    image, size, smooth = image.convert("RGB"), (PATCH, PATCH), Image.Resampling.BILINEAR
+    # Cropped first: a resize of part of an image also looks at the pixels around it.
+    parts = [image.crop(tuple(box)) for box in boxes.tolist()]
+    return np.stack([np.asarray(part.resize(size, smooth)) for part in parts])
+
+
+def transitions_among(world: Blocksworld, states: Tensor) -> NDArray[np.int64]:
+    """Pairs [T, 2] of indices into states [S, N, 3] between which there is a legal action."""
+    ranks, index = world.rank(states).sort()
+    after, legal = world.successors(states)
+    before, reached = legal.nonzero()[:, 0], world.rank(after[legal])
+    # For each state reached, its place in the sorted list if it has one.
+    place = torch.searchsorted(ranks, reached).clamp(max=len(ranks) - 1)
+    there = ranks[place] == reached
+    pairs: NDArray[np.int64] = torch.stack([before, index[place]], dim=-1)[there].numpy()
+    return pairs

@@ -1,0 +1,161 @@
+"""From the records of runs to the cells of tables: best, median and worst beside the paper's.
+
+A cell is a loss in a scenario; its runs differ in their seeds and in nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from setwise.experiments import store
+from setwise.experiments.config import LOSSES
+from setwise.report.paper import TABLES, PaperTable, base_name
+
+Record = dict[str, Any]
+
+HELDOUT = "heldout"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the runs of a loss in a scenario came to."""
+
+    loss: str
+    scenario: str
+    # None where the paper has no such cell.
+    paper: float | None
+    best: float
+    median: float
+    worst: float
+    runs: int
+    # None where nothing was held out.
+    heldout_best: float | None = None
+    heldout_median: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, without those of a held-out set where there is none."""
+        found = {k: round(v, 6) if isinstance(v, float) else v for k, v in vars(self).items()}
+        return {k: v for k, v in found.items() if v is not None or not k.startswith(HELDOUT)}
+
+
+def read_tables(results: Path) -> dict[str, list[Record]]:
+    """The records of each table of the paper, by name, in the order of the paper.
+
+    Files named after nothing in the paper are none of ours. Where a run was recorded twice, the
+    first record counts: it is the one that later commands took for done.
+    """
+    found: dict[str, dict[str, Record]] = defaultdict(dict)
+    for path in sorted(results.glob("*.jsonl")):
+        if base_name(path.stem) in TABLES:
+            for record in store.read(path):
+                found[record["table"]].setdefault(record["run"], record)
+    for name, records in found.items():
+        check_settings(name, (record["config"] for record in records.values()))
+    return {name: list(found[name].values()) for name in sorted(found, key=_place)}
+
+
+def check_settings(table: str, configs: Iterable[dict[str, Any]]) -> None:
+    """Refuse runs of one cell that differ in more than their seeds: their spread means nothing."""
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for config in configs:
+        other = first.setdefault((config["loss"], config["scenario"]), config)
+        here, there = _settings(config), _settings(other)
+        if here != there:
+            changed = sorted(k for k in here.keys() | there.keys() if here.get(k) != there.get(k))
+            values = [f"{k} ({there.get(k)} and {here.get(k)})" for k in changed[:3]]
+            raise ValueError(
+                f"{table}: runs of {config['loss']} in scenario {config['scenario']} differ in "
+                f"{', '.join(values)}; move the old records away or use another folder for the new"
+            )
+
+
+def cells(table: PaperTable, records: Sequence[Record]) -> list[Cell]:
+    """Every cell that has runs, losses and scenarios in the order of the paper."""
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        groups[record["loss"], record["scenario"]].append(record)
+    order = sorted(groups, key=lambda at: (_index(LOSSES, at[0]), *_column(table, at[1])))
+    return [_cell(table, *at, groups[at]) for at in order]
+
+
+def scenarios(table: PaperTable, records: Sequence[Record]) -> list[str]:
+    """The scenarios that have runs, in the order of the paper."""
+    return sorted({record["scenario"] for record in records}, key=lambda s: _column(table, s))
+
+
+def losses(records: Sequence[Record]) -> list[str]:
+    """The losses that have runs, in the order of the paper."""
+    return sorted({record["loss"] for record in records}, key=lambda loss: _index(LOSSES, loss))
+
+
+def best_runs(table: PaperTable, records: Sequence[Record]) -> set[str]:
+    """The run with the best number of each cell; of several, the one with the smallest seed."""
+    best: dict[tuple[str, str], str] = {}
+    sign = -1 if table.better == "higher" else 1
+    by_value = sorted(records, key=lambda r: (sign * number(table, r), r["seed"]))
+    for record in by_value:
+        best.setdefault((record["loss"], record["scenario"]), record["run"])
+    return set(best.values())
+
+
+def number(table: PaperTable, record: Record) -> float:
+    """What a run has to show beside the number of the paper."""
+    if table.metric not in record["metrics"]:
+        raise ValueError(
+            f"{record['table']}: run {record['run']} has no {table.metric} among its metrics, "
+            f"{', '.join(record['metrics'])}"
+        )
+    return float(record["metrics"][table.metric])
+
+
+def seconds(records: Sequence[Record]) -> float:
+    """What it took to train them: those trained together share the time."""
+    return sum(float(record["seconds"]) / record["members"] for record in records)
+
+
+def _cell(table: PaperTable, loss: str, scenario: str, records: Sequence[Record]) -> Cell:
+    values = table.best_first([number(table, record) for record in records])
+    heldout = table.best_first(
+        [float(r["metrics"][HELDOUT]) for r in records if HELDOUT in r["metrics"]]
+    )
+    return Cell(
+        loss,
+        scenario,
+        table.value(loss, scenario),
+        best=values[0],
+        median=median(values),
+        worst=values[-1],
+        runs=len(values),
+        heldout_best=heldout[0] if heldout else None,
+        heldout_median=median(heldout) if heldout else None,
+    )
+
+
+def _settings(config: dict[str, Any]) -> dict[str, str]:
+    """All of a config but the seed, one entry a leaf: {"schedule.epochs": "1500", ...}."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": leaf for key, leaf in value.items()}
+        elif name != "seed":
+            flat[name] = value
+    return {name: json.dumps(value) for name, value in flat.items()}
+
+
+def _place(name: str) -> tuple[int, str]:
+    return _index(list(TABLES), base_name(name)), name
+
+
+def _column(table: PaperTable, scenario: str) -> tuple[int, str]:
+    return _index(list(table.scenarios), scenario), scenario
+
+
+def _index(order: Sequence[str], name: str) -> int:
+    """Names that the paper does not have come last."""
+    return list(order).index(name) if name in order else len(order)
