@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from setwise import Categorical, Features
@@ -66,6 +66,7 @@ def test_both_formats_hold_the_same(tmp_path: Path) -> None:
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
+@example(facts=[("0", "%", "0")])
 @given(facts=facts_of_any_name)
 def test_any_name_survives_both_formats(facts: Facts) -> None:
     kb = KnowledgeBase.from_facts(facts)

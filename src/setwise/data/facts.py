@@ -33,9 +33,9 @@ def read_facts(text: str, source: str = "the text") -> list[Fact]:
         raise TypeError(f"text: expected a str, got {type(text).__name__}")
     lines = text.removesuffix("\n").split("\n")
     kind, (facts, problems) = "Prolog facts", _read_lines(lines, _prolog_fact)
-    if problems:  # then it may be the other format
+    if problems or not facts:  # then it may be the other format, where % starts no comment
         triples, others = _read_lines(lines, _triple)
-        if len(others) < len(problems):
+        if len(others) < len(problems) or (triples and not problems + others):
             kind, facts, problems = "triples separated by tabs", triples, others
     if problems:
         raise ValueError(_malformed(source, kind, len(lines), problems))
