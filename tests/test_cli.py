@@ -44,7 +44,7 @@ RECIPE = Recipe(tiny, ("1", "3"), seeds=2)
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Reproduces four tiny networks, in a folder of its own."""
+    """Reproduces eight tiny networks, in a folder of its own."""
     monkeypatch.setitem(RECIPES["table1"], "tiny", RECIPE)
     monkeypatch.chdir(tmp_path)
     return ["reproduce", "table1", "--preset", "tiny", "--losses", "SH", "H", "--device", "cpu"]
