@@ -917,6 +917,12 @@ class TestReproduce:
         if config is rules_config:
             assert metrics["success"] > 0.1  # the puzzle takes longer to succeed
 
+    def test_a_training_runs_once(self) -> None:
+        """A second run would go on from trained weights and call it the same training."""
+        training, _ = trained(self.CONFIGS[:1])
+        with pytest.raises(RuntimeError, match="make another"):
+            training.run()
+
     def test_a_checkpoint_is_no_network(self, tmp_path: Path) -> None:
         path = tmp_path / "state.ckpt"
         trained(self.CONFIGS[:1], save_to=path, save_every=0)

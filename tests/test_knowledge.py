@@ -364,7 +364,7 @@ CLAUSES = ENCODING.rule.ground(KB)
         (lambda: UNCLE.ground({}), TypeError, "got dict"),
         (lambda: chain_rule("near", 0), ValueError, "between 1 and 25"),
         (lambda: chain_rule("near", 2.0), TypeError, "got float"),
-        (lambda: split_clauses(CLAUSES, -1, 1, 0), ValueError, "train: must not be negative"),
+        (lambda: split_clauses(CLAUSES, -1, 1, 0), ValueError, "train: must be at least 0"),
         (lambda: split_clauses(CLAUSES, 1, 0.5, 0), TypeError, "test: expected an int"),
         (lambda: Rule.parse("p(A,B)"), ValueError, "':-'"),
         (lambda: Rule.parse("p(A,B) :-"), ValueError, "expected predicate"),

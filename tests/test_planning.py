@@ -23,7 +23,7 @@ from setwise.planning import (
     write_problems,
 )
 from setwise.planning.latent import decode_codes
-from test_planning_downward import needs_planner, program
+from test_planning_downward import program
 from test_planning_oracle import SMALL, Oracle, distances
 
 EIGHT = PuzzleDomain()
@@ -131,7 +131,6 @@ def problems(count: int = 8, steps: int = 14) -> list[tuple[Tensor, Tensor]]:
     return [(problem.init, problem.goal) for problem in drawn]
 
 
-@needs_planner
 @pytest.mark.parametrize("encoding", ["full", "bits", "index"])
 def test_plans_are_optimal(encoding: str) -> None:
     with LatentPlanner(Oracle(SMALL, 40), SMALL, encoding=encoding) as planner:  # type: ignore[arg-type]
@@ -154,7 +153,6 @@ def test_plans_are_optimal(encoding: str) -> None:
             assert json.loads(json.dumps(result.as_dict()))["outcome"] == "solved"
 
 
-@needs_planner
 def test_problems_at_the_edge() -> None:
     with LatentPlanner(Oracle(SMALL, 40), SMALL) as planner:
         goal = SMALL.objects(SMALL.goal())
@@ -177,7 +175,6 @@ def test_problems_at_the_edge() -> None:
             planner.solve(far, spoiled)
 
 
-@needs_planner
 def test_an_unknown_end_is_not_unsolvable() -> None:
     with LatentPlanner(Fickle(SMALL, 40), SMALL) as planner:
         state = SMALL.objects(SMALL.goal())
@@ -191,7 +188,6 @@ def test_an_unknown_end_is_not_unsolvable() -> None:
         assert planner.solve(known, known).valid
 
 
-@needs_planner
 def test_collisions_lead_to_plans_that_are_refused() -> None:
     """Two states with one code: the plan jumps from one to the other, and the report says so."""
     bits = SMALL.number_of_states.bit_length()
@@ -205,7 +201,6 @@ def test_collisions_lead_to_plans_that_are_refused() -> None:
         assert "codes that other states have too" in str(result)
 
 
-@needs_planner
 def test_bad_decoding_leads_to_plans_that_are_refused() -> None:
     with LatentPlanner(Blurred(SMALL, 40), SMALL) as planner:
         results = [planner.solve(*problem) for problem in problems(4)]

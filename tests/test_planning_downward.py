@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,6 @@ import psutil
 import pytest
 
 from setwise.planning import Outcome, downward, find_executable, latent_graph, limited, sas, search
-
-needs_planner = pytest.mark.skipif(
-    find_spec("kstar_planner") is None, reason="needs setwise[planning]"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +49,6 @@ def chain(path: Path, init: int, goal: int) -> Path:
     return task
 
 
-@needs_planner
 def test_the_real_planner(tmp_path: Path, temporary: Path) -> None:
     solved = search(chain(tmp_path, 0, 3))
     assert solved.outcome is Outcome.SOLVED
@@ -285,7 +279,6 @@ def test_where_the_planner_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         find_executable()
 
 
-@needs_planner
 def test_the_extra_has_the_planner() -> None:
     assert os.access(find_executable(), os.X_OK)
     assert "kstar_planner" not in sys.modules  # it is run, never imported

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.data.puzzle import (
-    _integers,
-    _item,
-    _random_bits,
-    _require_int,
-    _require_shape,
-    _smaller_later,
+from setwise.data.checks import (
+    integers,
+    item,
+    random_bits,
+    require_int,
+    require_shape,
+    smaller_later,
 )
 
 Material = Literal["rubber", "metal"]
@@ -49,8 +49,8 @@ class Blocksworld:
     stacks: int = 3
 
     def __post_init__(self) -> None:
-        _require_int("blocks", self.blocks, 1)
-        _require_int("stacks", self.stacks, 2)
+        require_int("blocks", self.blocks, 1)
+        require_int("stacks", self.stacks, 2)
         if self.number_of_states >= 2**63:
             raise ValueError(f"{self}: its {self.number_of_states} states do not fit in 64 bits")
 
@@ -71,8 +71,8 @@ class Blocksworld:
 
     def check(self, states: Tensor, name: str = "states") -> Tensor:
         """States [*, N, 3] as 64-bit integers; what is no state is an error under this name."""
-        states = _integers(name, states)
-        _require_shape(name, states, "*", self.blocks, 3)
+        states = integers(name, states)
+        require_shape(name, states, "*", self.blocks, 3)
         stack, level, metal = states.unbind(-1)
         # Read in order, the levels must count up from 0 in every stack: no gaps, no two in one.
         order, heights = _reading_order(states), self._heights(states)
@@ -85,7 +85,7 @@ class Blocksworld:
             at = wrong[0].tolist()
             raise ValueError(
                 f"{name}: expected for each block (stack below {self.stacks}, level counted from "
-                f"0 without gaps, metal 0 or 1), {_item(name, at)} has {states[tuple(at)].tolist()}"
+                f"0 without gaps, metal 0 or 1), {item(name, at)} has {states[tuple(at)].tolist()}"
             )
         return states
 
@@ -97,7 +97,7 @@ class Blocksworld:
         """
         states = self.check(states)
         place_values = self._place_values().to(states.device)
-        order = (_smaller_later(_reading_order(states)) * place_values).sum(-1)
+        order = (smaller_later(_reading_order(states)) * place_values).sum(-1)
         # Bars between the stacks, from the last to the first, stand among N blocks in a row: the
         # sum of C(place, number) over the bars counts the choices of smaller places.
         number = torch.arange(self.stacks - 1, device=states.device)
@@ -112,7 +112,7 @@ class Blocksworld:
         >>> Blocksworld(blocks=2, stacks=3).unrank(torch.tensor(0)).tolist()
         [[0, 0, 0], [0, 1, 0]]
         """
-        ranks, last = _integers("ranks", ranks), self.number_of_states - 1
+        ranks, last = integers("ranks", ranks), self.number_of_states - 1
         wrong = (ranks < 0) | (ranks > last)
         if wrong.any():
             raise ValueError(f"ranks: must lie in 0..{last} for {self}, got {ranks[wrong][0]}")
@@ -185,8 +185,8 @@ class Blocksworld:
 
         With the same seed a larger ``count`` continues the same list.
         """
-        _require_int("count", count, 0, self.number_of_states)
-        bits, drawn = _random_bits("blocks", seed), np.empty(0, dtype=np.uint64)
+        require_int("count", count, 0, self.number_of_states)
+        bits, drawn = random_bits("blocks", seed), np.empty(0, dtype=np.uint64)
         # The remainder favours small ranks by less than number_of_states / 2**64.
         while len(drawn) < count:
             more = bits.random_raw(count) % np.uint64(self.number_of_states)
@@ -199,11 +199,11 @@ class Blocksworld:
 
         Every legal action is equally likely, also the one that undoes the last.
         """
-        _require_int("steps", steps, 0)
+        require_int("steps", steps, 0)
         start = self.unrank(torch.tensor(0)) if start is None else start
-        _require_shape("start", start, self.blocks, 3)
+        require_shape("start", start, self.blocks, 3)
         walk = [self.check(start, "start")]
-        for word in _random_bits("block walk", seed).random_raw(steps).tolist():
+        for word in random_bits("block walk", seed).random_raw(steps).tolist():
             after, legal = self.successors(walk[-1])
             options = after[legal]
             walk.append(options[word % len(options)])

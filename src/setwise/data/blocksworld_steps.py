@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from setwise.data.blocksworld import MATERIALS, Blocksworld
-from setwise.data.puzzle import _require_int, _require_shape
+from setwise.data.checks import require_int, require_shape
 
 
 class Action(NamedTuple):
@@ -51,7 +51,7 @@ def apply_action(world: Blocksworld, state: Tensor, action: Action) -> Tensor:
     """
     rows = _rows(world, state, "state")
     name, block, target = action
-    _require_int("block", block, 0, world.blocks - 1)
+    require_int("block", block, 0, world.blocks - 1)
     stack, level, metal = rows[block]
     stacks = _stacks(world, rows)
     if stacks[stack][-1] != block:
@@ -60,7 +60,7 @@ def apply_action(world: Blocksworld, state: Tensor, action: Action) -> Tensor:
     if name == "move":
         if target is None:
             raise ValueError(f"{action}: a move needs the stack to move to")
-        _require_int("stack", target, 0, world.stacks - 1)
+        require_int("stack", target, 0, world.stacks - 1)
         if target == stack:
             raise ValueError(f"{action}: block {block} is on stack {stack} already")
         rows[block] = [target, len(stacks[target]), metal]
@@ -127,7 +127,7 @@ def state_from_json(world: Blocksworld, value: Mapping[str, Any]) -> Tensor:
 
 def _rows(world: Blocksworld, state: Tensor, name: str) -> list[list[int]]:
     """Stack, level and metal of each block of one state."""
-    _require_shape(name, state, world.blocks, 3)
+    require_shape(name, state, world.blocks, 3)
     rows: list[list[int]] = world.check(state, name).tolist()
     return rows
 

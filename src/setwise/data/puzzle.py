@@ -18,6 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from setwise.data.checks import (
+    integers,
+    item,
+    random_bits,
+    require_int,
+    require_shape,
+    smaller_later,
+)
 from setwise.features import Categorical, Features
 
 _STEPS = ((0, -1), (0, 1), (-1, 0), (1, 0))  # (x, y): up, down, left, right
@@ -38,8 +46,8 @@ class SlidingPuzzle:
     height: int = 3
 
     def __post_init__(self) -> None:
-        _require_int("width", self.width, 2)
-        _require_int("height", self.height, 2)
+        require_int("width", self.width, 2)
+        require_int("height", self.height, 2)
 
     @property
     def cells(self) -> int:
@@ -76,7 +84,7 @@ class SlidingPuzzle:
         >>> SlidingPuzzle(2, 2).rank(torch.tensor([[0, 1, 2, 3], [0, 1, 3, 2], [3, 2, 1, 0]]))
         tensor([ 0,  1, 23])
         """
-        digits = _smaller_later(self._checked("configurations", configurations))
+        digits = smaller_later(self._checked("configurations", configurations))
         return (digits * self._place_values().to(digits.device)).sum(-1)
 
     def unrank(self, ranks: Tensor) -> Tensor:
@@ -85,7 +93,7 @@ class SlidingPuzzle:
         >>> SlidingPuzzle(2, 2).unrank(torch.tensor(23))
         tensor([3, 2, 1, 0])
         """
-        ranks, last = _integers("ranks", ranks), self.number_of_states - 1
+        ranks, last = integers("ranks", ranks), self.number_of_states - 1
         place_values = self._place_values().to(ranks.device)
         wrong = (ranks < 0) | (ranks > last)
         if wrong.any():
@@ -177,7 +185,7 @@ class SlidingPuzzle:
         Outputs of a network go through ``features.discretise`` first. Objects that do not form a
         configuration are an error, which says why.
         """
-        _require_shape("objects", objects, "*", self.cells, self.features.width)
+        require_shape("objects", objects, "*", self.cells, self.features.width)
         blocks = zip(("tile", "x", "y"), self.features.split(objects), strict=True)
         tile, x, y = (_hot_class(name, block) for name, block in blocks)
         cell = y * self.width + x
@@ -190,8 +198,8 @@ class SlidingPuzzle:
 
         With the same seed a larger ``count`` continues the same list.
         """
-        _require_int("count", count, 0, self.number_of_states)
-        bits = _random_bits("sample", seed)
+        require_int("count", count, 0, self.number_of_states)
+        bits = random_bits("sample", seed)
         if self.cells <= _MOST_CELLS_LISTED:
             order = bits.random_raw(self.number_of_states).argsort(kind="stable")
             return self.unrank(torch.from_numpy(order[:count]))
@@ -209,12 +217,12 @@ class SlidingPuzzle:
 
         Every legal move of the blank is equally likely, also the one that undoes the last.
         """
-        _require_int("steps", steps, 0)
+        require_int("steps", steps, 0)
         start = self._checked("start", self.goal() if start is None else start)
-        _require_shape("start", start, self.cells)
+        require_shape("start", start, self.cells)
         neighbours = self._neighbours().tolist()
         walk: list[list[int]] = [start.tolist()]
-        for word in _random_bits("walk", seed).random_raw(steps).tolist():
+        for word in random_bits("walk", seed).random_raw(steps).tolist():
             tiles = walk[-1].copy()
             blank = tiles.index(0)
             options = [cell for cell in neighbours[blank] if cell != blank]
@@ -233,7 +241,7 @@ class SlidingPuzzle:
         return y * self.width + x
 
     def _parity(self, configurations: Tensor) -> Tensor:
-        blank, inversions = _blank(configurations), _smaller_later(configurations).sum(-1)
+        blank, inversions = _blank(configurations), smaller_later(configurations).sum(-1)
         return (inversions + blank % self.width + blank // self.width) % 2
 
     def _place_values(self) -> Tensor:
@@ -246,8 +254,8 @@ class SlidingPuzzle:
         return torch.tensor([math.factorial(later) for later in reversed(range(self.cells))])
 
     def _checked(self, name: str, configurations: Tensor) -> Tensor:
-        configurations = _integers(name, configurations)
-        _require_shape(name, configurations, "*", self.cells)
+        configurations = integers(name, configurations)
+        require_shape(name, configurations, "*", self.cells)
         _require_each_once(name, "tile", configurations)
         return configurations
 
@@ -271,10 +279,10 @@ def drop_elements(objects: Tensor, seed: int, most: int = 5) -> list[Tensor]:
     >>> [len(elements) for elements in drop_elements(torch.ones(10, 9, 15), seed=0)]
     [9, 9, 9, 9, 7, 9, 8, 7, 8, 9]
     """
-    _require_shape("objects", objects, "sets", "elements", "features")
+    require_shape("objects", objects, "sets", "elements", "features")
     B, M, _ = objects.shape
-    _require_int("most", most, 0, M)
-    words = _random_bits("drop", seed).random_raw((B, 1 + M))
+    require_int("most", most, 0, M)
+    words = random_bits("drop", seed).random_raw((B, 1 + M))
     # The bits of the first word are coins: an element goes for every head before the first tail.
     heads = words[:, :1] >> np.arange(most, dtype=np.uint64) & np.uint64(1)
     dropped = heads.cumprod(axis=1).sum(axis=1, keepdims=True)
@@ -287,20 +295,13 @@ def _blank(configurations: Tensor) -> Tensor:
     return (configurations == 0).int().argmax(-1)
 
 
-def _smaller_later(configurations: Tensor) -> Tensor:
-    """For each cell, how many later cells hold a smaller tile: the digits of the rank."""
-    cells = range(configurations.shape[-1])
-    counts = [(configurations[..., c + 1 :] < configurations[..., c, None]).sum(-1) for c in cells]
-    return torch.stack(counts, dim=-1)
-
-
 def _hot_class(name: str, block: Tensor) -> Tensor:
     hot = block == 1
     wrong = (~(hot | (block == 0)).all(-1) | (hot.sum(-1) != 1)).nonzero()
     if len(wrong):
         place = wrong[0].tolist()
         raise ValueError(
-            f"objects: the {name} of {_item('objects', place)} is not one-hot: "
+            f"objects: the {name} of {item('objects', place)} is not one-hot: "
             f"{block[tuple(place)].tolist()}; outputs go through features.discretise first"
         )
     return hot.int().argmax(-1)
@@ -315,42 +316,5 @@ def _require_each_once(name: str, what: str, numbers: Tensor) -> None:
         place = wrong[0].tolist()
         raise ValueError(
             f"{name}: expected each {what} from 0 to {count - 1} once, "
-            f"{_item(name, place)} has {numbers[tuple(place)].tolist()}"
+            f"{item(name, place)} has {numbers[tuple(place)].tolist()}"
         )
-
-
-def _require_shape(name: str, values: Tensor, *shape: int | str) -> None:
-    """A word in ``shape`` stands for any size, a leading ``*`` for any leading dimensions."""
-    if not isinstance(values, Tensor):
-        raise TypeError(f"{name}: expected a torch.Tensor, got {type(values).__name__}")
-    sizes = shape[1:] if shape[0] == "*" else shape
-    enough = values.dim() >= len(sizes) if shape[0] == "*" else values.dim() == len(sizes)
-    pairs = zip(sizes, values.shape[-len(sizes) :], strict=False)
-    if not enough or any(isinstance(size, int) and size != given for size, given in pairs):
-        expected = ", ".join(map(str, shape))
-        raise ValueError(f"{name}: expected shape [{expected}], got {tuple(values.shape)}")
-
-
-def _integers(name: str, values: Tensor) -> Tensor:
-    given = values.dtype if isinstance(values, Tensor) else type(values).__name__
-    if given not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise TypeError(f"{name}: expected a tensor of integers, got {given}")
-    return values.long()
-
-
-def _item(name: str, place: list[int]) -> str:
-    return f"{name}[{', '.join(map(str, place))}]" if place else name
-
-
-def _require_int(name: str, value: int, least: int, most: int | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
-    if value < least or (most is not None and value > most):
-        bounds = f"at least {least}" if most is None else f"in {least}..{most}"
-        raise ValueError(f"{name}: must be {bounds}, got {value}")
-
-
-def _random_bits(purpose: str, seed: int) -> np.random.PCG64:
-    """A stream for each purpose: draws of different kinds from one seed have nothing in common."""
-    _require_int("seed", seed, 0)
-    return np.random.PCG64([seed, *purpose.encode()])

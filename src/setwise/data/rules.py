@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise.data.checks import random_bits, require_int
 from setwise.data.knowledge import KnowledgeBase
 from setwise.data.terms import is_variable, quoted, scan_term
 
@@ -158,18 +159,14 @@ def split_clauses(
     (6, 1)
     (2, 1)
     """
-    for name, size in (("train", train), ("test", test), ("seed", seed)):
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise TypeError(f"{name}: expected an int, got {type(size).__name__}")
-        if size < 0:
-            raise ValueError(f"{name}: must not be negative, got {size}")
+    for name, size in (("train", train), ("test", test)):
+        require_int(name, size, 0)
     clauses = np.asarray(clauses)
     if train + test > len(clauses):
         raise ValueError(
             f"train, test: {train} + {test} clauses are asked for, but there are {len(clauses)}"
         )
-    # Raw bits: of all that NumPy draws, only these stay the same from version to version.
-    keys = np.random.PCG64(seed).random_raw(len(clauses))
+    keys = random_bits("split", seed).random_raw(len(clauses))
     drawn = clauses[keys.argsort(kind="stable")[: train + test]]
     return drawn[:train], drawn[train:]
 

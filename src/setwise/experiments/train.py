@@ -129,7 +129,9 @@ class Training:
         ``stop`` is asked after every epoch, where a training can be resumed to the same results;
         if it says so, the state is saved and `StoppedError` raised.
         """
-        self._use()
+        if self._used:
+            raise RuntimeError("this training has been used up; make another with the same configs")
+        self._used = True
         with _settings(self._device, self.configs[0].precision):
             state = self._resume()
             began = last_saved = time.perf_counter()
@@ -154,26 +156,9 @@ class Training:
             self.seconds = before + time.perf_counter() - began
             return results
 
-    def time_epoch(self, epochs: int = 3) -> float:
-        """Seconds that an epoch takes once everything is warm; for measurements alone."""
-        self._use()
-        with _settings(self._device, self.configs[0].precision):
-            for epoch in range(epochs + 2):
-                if epoch == 2:
-                    self._wait()
-                    began = time.perf_counter()
-                self._run_epoch(epoch)
-            self._wait()
-            return (time.perf_counter() - began) / epochs
-
-    def _use(self) -> None:
-        if self._used:
-            raise RuntimeError("this training has been used up; make another with the same configs")
-        self._used = True
-
     def _run_epoch(self, epoch: int) -> None:
         schedule = self._schedule
-        progress = min(1.0, epoch / schedule.epochs)  # `time_epoch` may go beyond
+        progress = epoch / schedule.epochs
         self._temperature.fill_(
             annealed_temperature(
                 progress,
@@ -273,10 +258,6 @@ class Training:
         self._losses.copy_(tensors.pop("losses"))
         self.ensemble.load(tensors)
         return _State(meta["epoch"], meta["seconds"], meta["history"])
-
-    def _wait(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
 
 
 def _evaluation_epochs(epochs: int, evaluations: int) -> set[int]:

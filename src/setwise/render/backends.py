@@ -10,7 +10,7 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.data.puzzle import _require_int
+from setwise.data.checks import require_int
 from setwise.render.scene import Scene
 
 RendererName = Literal["mitsuba", "blender"]
@@ -42,9 +42,9 @@ def open_renderer(
     ``blender`` is the program to run where it is not on the PATH.
     """
     for what, value in (("width", width), ("height", height), ("samples", samples)):
-        _require_int(what, value, 1)
+        require_int(what, value, 1)
     if threads is not None:
-        _require_int("threads", threads, 1)
+        require_int("threads", threads, 1)
     with closing(_open(name, width, height, samples, threads, blender)) as renderer:
         yield renderer
 

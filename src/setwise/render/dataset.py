@@ -19,7 +19,7 @@ from traceback import format_exc
 import torch
 from torch import Tensor
 
-from setwise.data.puzzle import _require_int
+from setwise.data.checks import require_int
 from setwise.render import files
 from setwise.render.backends import (
     RendererName,
@@ -48,9 +48,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         require_renderer(self.renderer)
-        _require_int("seed", self.seed, 0)
+        require_int("seed", self.seed, 0)
         for name in ("width", "height", "samples"):
-            _require_int(name, getattr(self, name), 1)
+            require_int(name, getattr(self, name), 1)
         require_in_frame(self.environment, self.width, self.height)
 
 
@@ -73,7 +73,7 @@ def render_states(
     folder = Path(folder)
     ranks = list(dict.fromkeys(settings.environment.world.rank(states).flatten().tolist()))
     workers = _cores() if workers is None else workers
-    _require_int("workers", workers, 1)
+    require_int("workers", workers, 1)
     version = renderer_version(settings.renderer, blender)
     with _alone_in(folder):
         files.prepare(folder, asdict(settings) | {"version": version})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from setwise.data.blocksworld import Blocksworld
-from setwise.data.puzzle import _random_bits
+from setwise.data.checks import random_bits
 from setwise.render.shapes import Shape
 
 # Linear RGB out of 255.
@@ -74,7 +74,7 @@ class Environment:
             raise ValueError(
                 f"{world}: there are {len(COLOURS)} colours and no two blocks may share one"
             )
-        bits = _random_bits("environment", seed)
+        bits = random_bits("environment", seed)
         colours = [list(COLOURS)[i] for i in bits.random_raw(len(COLOURS)).argsort(kind="stable")]
         blocks = []
         for colour in colours[: world.blocks]:

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from setwise.data.blocksworld import MATERIALS, Material
-from setwise.data.puzzle import _require_int, _require_shape
+from setwise.data.checks import require_int, require_shape
 from setwise.render.environment import COLOURS, Block, Environment, uniform
 
 Vector = tuple[float, float, float]
@@ -92,8 +92,8 @@ def scene_of(environment: Environment, state: Tensor, seed: int) -> Scene:
     Camera, lamps and the noise to come depend on the seed and the state, and on nothing else.
     """
     world = environment.world
-    _require_shape("state", state, world.blocks, 3)
-    _require_int("seed", seed, 0)
+    require_shape("state", state, world.blocks, 3)
+    require_int("seed", seed, 0)
     rank, rows = int(world.rank(state)), state.tolist()
     blocks: dict[int, PlacedBlock] = {}
     heights = [0.0] * world.stacks
