@@ -10,20 +10,21 @@ import torch
 class Repeated:
     """Calls a function that reads and writes the same tensors every time.
 
-    On CUDA the first calls run as they are, on a stream of their own, until all that is set up
-    lazily is there; the next is recorded as a CUDA graph. Elsewhere the function is just called.
+    If it is to be ``replayed``, on CUDA, the first calls run as they are, on a stream of their own,
+    until all that is set up lazily is there; the next is recorded as a CUDA graph. Else the
+    function is just called.
     """
 
     FIRST_CALLS = 3
 
-    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
+    def __init__(self, function: Callable[[], None], replayed: bool) -> None:
         self._function = function
-        self._on_cuda = device.type == "cuda"
+        self._replayed = replayed
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
-        if not self._on_cuda:
+        if not self._replayed:
             self._function()
         elif self._graph is not None:
             self._graph.replay()

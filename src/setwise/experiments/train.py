@@ -73,6 +73,9 @@ class Training:
     it goes on from there to the same results. Neither the device's speed nor the saving influence
     them: all randomness comes from the seeds of the members, and noise and dropout also from which
     members are trained together.
+
+    On CUDA a step is compiled, recorded once and replayed. With ``plain`` it is neither, as in an
+    ordinary training loop; see `setwise.experiments.cost`.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Training:
         device: str | torch.device,
         save_to: Path | None = None,
         save_every: float = 300.0,
+        plain: bool = False,
     ) -> None:
         if not configs:
             raise ValueError("configs: expected at least one")
@@ -112,11 +116,14 @@ class Training:
         self._losses = torch.zeros(len(self.configs), device=self._device)
         # Compiling takes a minute and pays on a GPU, where most of a step is moving activations.
         self._forward = self._member_losses
-        if self._device.type == "cuda":
+        on_cuda = self._device.type == "cuda" and not plain
+        if on_cuda:
             # Forget earlier ensembles: past a few of them PyTorch would stop compiling, silently.
             torch.compiler.reset()
-            self._forward = torch.compile(self._member_losses, dynamic=False)
-        self._step = Repeated(self._one_step, self._device)
+            self._forward = torch.compile(
+                self._member_losses, dynamic=False, options=_compile_options()
+            )
+        self._step = Repeated(self._one_step, on_cuda)
         self._used = False
 
     def run(
@@ -155,6 +162,18 @@ class Training:
             results = self._results(state)
             self.seconds = before + time.perf_counter() - began
             return results
+
+    def seconds_per_epoch(self, epochs: int) -> float:
+        """What an epoch takes, once all is set up; the networks are worth nothing afterwards."""
+        self._used = True
+        with _settings(self._device, self.configs[0].precision):
+            for epoch in range(2 * epochs):
+                if epoch == epochs:
+                    self._losses.sum().item()  # waits for the device
+                    began = time.perf_counter()
+                self._run_epoch(epoch)
+            self._losses.sum().item()
+            return (time.perf_counter() - began) / epochs
 
     def _run_epoch(self, epoch: int) -> None:
         schedule = self._schedule
@@ -258,6 +277,13 @@ class Training:
         self._losses.copy_(tensors.pop("losses"))
         self.ensemble.load(tensors)
         return _State(meta["epoch"], meta["seconds"], meta["history"])
+
+
+def _compile_options() -> dict[str, Any]:
+    """Without kernels that are chosen by timing: another choice would round in another way."""
+    from torch._inductor import config
+
+    return {"deterministic": True} if hasattr(config, "deterministic") else {}
 
 
 def _evaluation_epochs(epochs: int, evaluations: int) -> set[int]:

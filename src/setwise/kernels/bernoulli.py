@@ -43,9 +43,11 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         ctx.reduction = reduction
         if max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS:
             return _small_forward(ctx, target, logits, valid, weight, gradient)
-        bias, lse = engine.bernoulli_logsumexp(target, logits, valid)
+        bias, lse, centre = engine.bernoulli_logsumexp(target, logits, valid)
+        # Weights depend on the difference of the two alone, which a common centre leaves as it is.
         ctx.save_for_backward(target, logits, valid, weight, bias, lse, None)
-        rows = lse if weight is None else lse * weight
+        rows = lse if centre is None else lse + centre
+        rows = rows if weight is None else rows * weight
         if reduction == "none":
             return -rows.sum(dim=-1)
         return rows.sum().mul_(_factor(reduction, len(logits)))

@@ -95,10 +95,18 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
 
 def bernoulli_logsumexp(
     target: Tensor, logits: Tensor, valid: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """``bias_j = -sum softplus(logits_j)``, -inf where not valid, and the logsumexp with it."""
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """``bias_j = -sum softplus(logits_j)``, -inf where not valid, and the logsumexp with it.
+
+    In full precision both are relative to a third result, a number [B, 1] for each set, else None.
+    The bias of many features is large, the differences between outputs are not; at the size of the
+    bias, forward and backward would round the same score to different neighbours.
+    """
     B, N, F = logits.shape
-    bias = torch.empty(B, N, device=logits.device)
+    centred = F > points.MAX_FEATURES and precision() == "ieee" and N > 0
+    bias = torch.empty(
+        B, N, device=logits.device, dtype=torch.float64 if centred else torch.float32
+    )
     mask = bias if valid is None else valid.view(torch.uint8)
     constants: dict[str, Any] = {"MASKED": valid is not None, "F": F}
     if F <= points.MAX_FEATURES:
@@ -106,14 +114,19 @@ def bernoulli_logsumexp(
         grid, numbers = (blocks_in(N, 512) * B, 1, 1), (N, columns.shape[2])
         tensors = (logits, mask, bias, columns)
         launch(points.prepare, grid, tensors, numbers, constants | {"BLOCK": 512}, 4, 1)
-        return bias, logsumexp(target, logits, bias, columns)
+        return bias, logsumexp(target, logits, bias, columns), None
     # Few steps, for each rounds at the size of the total.
     block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
     constants |= {"BLOCK_A": block_a, "BLOCK_F": block_f}
     grid = (blocks_in(B * N, block_a), 1, 1)
     launch(products.bernoulli_bias, grid, (logits, mask, bias), (B * N,), constants, 4, 1)
-    return bias, logsumexp(target, logits, bias)
+    if not centred:
+        return bias, logsumexp(target, logits, bias), None
+    finite = torch.finfo(torch.float32).min  # where no output is valid
+    centre = bias.amax(dim=1, keepdim=True).clamp_(min=finite)
+    bias = (bias - centre).float()
+    return bias, logsumexp(target, logits, bias), centre.float()
 
 
 def gradients(

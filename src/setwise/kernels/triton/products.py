@@ -252,17 +252,17 @@ def bernoulli_bias(
     Z, VALID, BIAS, n, MASKED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
     BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID."""
+    """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type."""
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     a_ok = a < n
-    total = tl.zeros([BLOCK_A], tl.float32)
+    total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
         ok = a_ok[:, None] & (f < F)[None, :]
         z = tl.load(Z + a[:, None] * F + f[None, :], mask=ok, other=float("-inf")).to(tl.float32)
         # log(1 + e^z) without overflow; log1p is not needed, its error is below that of the sum.
         softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
-        total += tl.sum(tl.where(ok, softplus, 0.0), 1)
+        total += tl.sum(tl.where(ok, softplus, 0.0).to(BIAS.dtype.element_ty), 1)
     bias = -total
     if MASKED:
         bias = tl.where(tl.load(VALID + a, mask=a_ok, other=1) != 0, bias, float("-inf"))
