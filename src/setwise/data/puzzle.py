@@ -12,6 +12,7 @@ change: a seed means the same data on every platform and in every version.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,6 +179,33 @@ class SlidingPuzzle:
         choices = zip((tile, x, y), self.features.widths, strict=True)
         one_hot = [choice.unsqueeze(-1) == number[:width] for choice, width in choices]
         return torch.cat(one_hot, dim=-1).float()
+
+    def fill_cells(self, sets: Sequence[Tensor]) -> Tensor:
+        """Fill sets of some of the objects [n, F] up, a dummy for each cell that is left empty.
+
+        The result [B, C, F + 1] is in the order of the cells. Its last feature is 0 for objects and
+        1 for dummies; the dummy of cell c has the x and y of c, and c in place of a tile. Which
+        dummies there are follows from the objects, so that they add nothing to be learned, unlike
+        those of `setwise.data.pad_sets`, of which a set has the first few.
+
+        >>> puzzle = SlidingPuzzle(2, 2)
+        >>> objects = puzzle.objects(torch.tensor([3, 0, 2, 1]))
+        >>> puzzle.fill_cells([objects[1:]])[0, :2]  # tile 3 in cell 0, and cell 1 is empty
+        tensor([[0., 0., 0., 1., 1., 0., 1., 0., 0.],
+                [0., 1., 0., 0., 0., 1., 1., 0., 1.]])
+        """
+        size, width = self.cells, self.features.width
+        number = torch.arange(size)
+        dummies = self.objects(number)  # the configuration whose cell c has tile c
+        filled = torch.cat([dummies, torch.ones(size, 1)], dim=-1).repeat(len(sets), 1, 1)
+        for index, objects in enumerate(sets):
+            require_shape(f"sets[{index}]", objects, "objects", width)
+            _, x, y = (block.argmax(-1) for block in self.features.split(objects))
+            cell = y * self.width + x
+            if len(cell.unique()) < len(cell):
+                raise ValueError(f"sets[{index}]: two objects are in one cell: {cell.tolist()}")
+            filled[index, cell] = torch.cat([objects, torch.zeros(len(objects), 1)], dim=-1)
+        return filled
 
     def configuration_of(self, objects: Tensor) -> Tensor:
         """The configurations [*, C] of sets of objects [*, C, F], whatever the order of each.

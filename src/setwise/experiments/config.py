@@ -29,8 +29,10 @@ class PuzzleData:
     states: int = 5000
     # The first `train` states are trained on, the others are held out.
     train: int = 4500
-    # Whether objects are missing from half of the states, with dummies in their place.
+    # Whether objects are missing from half of the states, with dummies in their place: one for
+    # each empty cell, or the first few of a list, as many as are missing.
     variable: bool = False
+    dummies: Literal["cells", "counted"] = "cells"
     # How a softmax output is scored: the paper takes its features for independent Bernoullis.
     scored_as: Scoring = "bernoulli"
     seed: int = 0

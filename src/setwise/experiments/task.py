@@ -5,6 +5,7 @@ Legend: S examples, N elements, F features, U distinct elements.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,13 +64,19 @@ def _puzzle(data: PuzzleData) -> Task:
     sets = puzzle.objects(puzzle.sample(data.states, data.seed))
     features = puzzle.features
     if data.variable:
-        sets = pad_sets(drop_elements(sets, data.seed), puzzle.cells, features)
+        sets = _with_dummies(puzzle, drop_elements(sets, data.seed), data.dummies)
         features = Features(*features.blocks, Bernoulli(1))
     elements, which = sets.flatten(0, 1).unique(dim=0, return_inverse=True)
     which = which.unflatten(0, sets.shape[:2])
     counts = torch.zeros(len(sets), len(elements))
     counts.scatter_add_(1, which, torch.ones(which.shape))
     return Task(counts, sets, data.train, _scored(features, data.scored_as), elements)
+
+
+def _with_dummies(puzzle: SlidingPuzzle, sets: Sequence[Tensor], dummies: str) -> Tensor:
+    if dummies == "cells":
+        return puzzle.fill_cells(sets)
+    return pad_sets(sets, puzzle.cells, puzzle.features)
 
 
 def _rules(data: RulesData) -> Task:

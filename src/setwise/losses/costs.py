@@ -19,6 +19,7 @@ from setwise.features import Bernoulli, DotProduct, Features
 from setwise.kernels import dispatch
 from setwise.kernels.dispatch import Impl
 from setwise.kernels.precision import full_precision
+from setwise.kernels.rows import rows
 
 
 def set_cross_entropies(sets: Sets, temperature: float, impl: Impl, reduction: str) -> Tensor:
@@ -80,14 +81,14 @@ def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
         bias = _barred(base.expand(factors.statistic.shape[:2]), sets.target_valid)
         nearest = dispatch.argmax(factors.natural, factors.statistic, bias, impl)
     with full_precision(sets.logits):
-        costs = sets.features.cost(sets.logits, _rows(sets.target, nearest))
+        costs = sets.features.cost(sets.logits, rows(sets.target, nearest))
     return _zero_unless(sets.output_valid, costs)
 
 
 def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
     """The cost of each target [B, M] with the output that ``matching`` [B, M] names for it."""
     with full_precision(sets.logits):
-        costs = sets.features.cost(_rows(sets.logits, matching), sets.target)
+        costs = sets.features.cost(rows(sets.logits, matching), sets.target)
     return _zero_unless(sets.target_valid, costs)
 
 
@@ -147,12 +148,6 @@ def _target_weights(sets: Sets) -> Tensor:
 def _factors(sets: Sets) -> DotProduct:
     with full_precision(sets.logits):
         return sets.features.dot_product(sets.logits, sets.target, sets.target_valid)
-
-
-def _rows(elements: Tensor, index: Tensor) -> Tensor:
-    # Indexing rather than gather: on CUDA its backward adds up in a fixed order.
-    batch = torch.arange(elements.shape[0], device=elements.device).unsqueeze(-1)
-    return elements[batch, index]
 
 
 def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:

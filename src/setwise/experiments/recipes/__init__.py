@@ -40,6 +40,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "table2": {
         "paper": Recipe(table2.paper, tuple(table2.SCENARIOS), seeds=10),
         "quick": Recipe(table2.quick, tuple(table2.SCENARIOS), seeds=1),
+        "counted": Recipe(table2.counted, ("3",), seeds=10),
     },
     "table4": {
         "paper": Recipe(table4.paper, tuple(table4.SCENARIOS), seeds=10),
