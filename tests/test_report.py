@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from setwise.experiments.config import LOSSES
+from setwise.experiments.config import LOSSES, config_from
 from setwise.experiments.recipes import RECIPES
 from setwise.report import document, figures, tables
 from setwise.report.paper import TABLES, heading, paper_table
@@ -71,7 +71,9 @@ def test_the_paper_has_its_numbers() -> None:
     assert four.values["SH"] == tuple(float(x) for x in pairs.replace("/", ", ").split(", "))
     assert four.value("A1H", "n5-9000-random") == 0.56
     assert four.value("H1H", "n4-2250-fixed") == 0.22
-    assert (five.value("SH", "7"), five.value("A1H", "14"), five.value("H", "7")) == (5, 1, None)
+    assert [five.value("SH", f"blocks-{n}") for n in (3, 7, 14)] == [7, 5, 2]
+    assert (five.value("A1H", "blocks-14"), five.value("A1H", "puzzle-14")) == (1, 20)
+    assert five.value("H", "blocks-7") is None
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -245,6 +247,21 @@ def test_a_page_is_written_from_records(page: Path, tmp_path: Path) -> None:
     assert page.read_text() == text
 
 
+def test_what_training_together_saves(page: Path, tmp_path: Path) -> None:
+    """Of the same table alone, and added up over its ensembles."""
+    results = write(tmp_path / "results", make_records())
+    alone = {"plain": 30.0, "compiled": 6.0}
+    costs = [
+        {"table": table, "networks": networks, "seconds": 60.0, "seconds_alone": alone}
+        for table, networks in (("table1", 10), ("table1", 20), ("table2", 500))
+    ]
+    (results / "cost.jsonl").write_text("".join(json.dumps(cost) + "\n" for cost in costs))
+    text = " ".join(document.update(page, results).split())
+    assert "30 networks together took 120 s, compiling included." in text
+    assert "180 s for one after the other, 1.5 times as long, and 900 s with its steps" in text
+    assert "500 networks" not in text
+
+
 def test_quick_tables_are_not_published(page: Path, tmp_path: Path) -> None:
     """They are of smaller tasks: no page shows them, and the paper's numbers are not theirs."""
     records = make_records(preset="quick", scenarios=["3"])
@@ -265,6 +282,25 @@ def test_another_record_is_noticed(page: Path, tmp_path: Path) -> None:
     for change in ({"metrics": {"success": 0.5, "heldout": 0.0}}, {"seconds": 6000.0}):
         others = [records[0] | change, *records[1:]]
         assert document.update(page, write(tmp_path / "results", others)) != before
+
+
+def test_records_that_lack_a_later_field_go_on(tmp_path: Path) -> None:
+    """More seeds can be added to a table that an older version recorded."""
+    old, new = make_records(seeds=[0]), make_records(seeds=[1])
+    for record in old:
+        for name in ("softness", "softness_until"):
+            del record["config"]["schedule"][name]
+    found = tables.read_tables(write(tmp_path / "results", [*old, *new]))
+    assert {cell.runs for cell in tables.cells(TABLES["table1"], found["table1"])} == {2}
+
+
+@pytest.mark.parametrize(
+    "table", [name for name in COMMITTED if paper_table(name).metric != "solved"]
+)
+def test_committed_records_are_named_after_their_configs(table: str) -> None:
+    """Noise is drawn from the name: with another one, a run could not be had again."""
+    for record in COMMITTED[table]:
+        assert config_from(record["config"]).identity == record["run"]
 
 
 def test_the_documented_results_are_those_of_the_records() -> None:

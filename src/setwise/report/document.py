@@ -39,8 +39,9 @@ def update(page: Path, results: Path) -> str:
         before, rest = text.split(begin)
         _, after = rest.split(end)
         presets = [n for n in found if base_name(n) == table != n]
-        parts = [section(table, found[table]) if table in found else NOTHING]
-        parts += [f"### {name}\n\n{section(name, found[name])}" for name in presets]
+        costs = {name: tables.read_costs(results, name) for name in (table, *presets)}
+        parts = [section(table, found[table], costs[table]) if table in found else NOTHING]
+        parts += [f"### {name}\n\n{section(name, found[name], costs[name])}" for name in presets]
         parts = [_quoted(TABLES[table]), *parts]
         text = "\n".join([before + begin, *parts, end + after])
     return text
@@ -51,7 +52,7 @@ def _published(results: Path) -> dict[str, list[Record]]:
     return {name: records for name, records in found.items() if not is_quick(name)}
 
 
-def section(name: str, records: Sequence[Record]) -> str:
+def section(name: str, records: Sequence[Record], costs: Sequence[Record] = ()) -> str:
     """A table in the paper's setting or another, what it took, and its pictures."""
     paper = paper_table(name)
     cells = {(cell.loss, cell.scenario): cell for cell in tables.cells(paper, records)}
@@ -66,6 +67,8 @@ def section(name: str, records: Sequence[Record]) -> str:
         parts += ["\nThe same on what was held out; best / median.\n\n"]
         parts += [_markdown(columns, rows, lambda cell: _heldout(paper, cell))]
     parts += ["\n", _cost(records)]
+    if costs:
+        parts += ["\n", _wrapped(tables.said_of_costs(costs))]
     shown = pictures(name, records)
     parts += [f"\n![{said}](figures/{picture})\n" for picture, (said, _) in shown.items()]
     return "".join(parts)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from setwise.experiments import store
-from setwise.experiments.config import LOSSES
+from setwise.experiments.config import LOSSES, Config, config_from
 from setwise.report.paper import TABLES, PaperTable, base_name
 
 Record = dict[str, Any]
@@ -119,6 +119,27 @@ def seconds(records: Sequence[Record]) -> float:
     return sum(float(record["seconds"]) / record["members"] for record in records)
 
 
+def read_costs(results: Path, table: str) -> list[Record]:
+    """What was measured of training one network of a table alone; see `experiments.cost`."""
+    return [cost for cost in store.read(results / store.COSTS) if cost["table"] == table]
+
+
+def said_of_costs(costs: Sequence[Record]) -> str:
+    """How much faster networks were trained together than one after the other would have been."""
+    together = sum(cost["seconds"] for cost in costs)
+    apart = {
+        way: sum(cost["networks"] * cost["seconds_alone"][way] for cost in costs)
+        for way in ("plain", "compiled")
+    }
+    networks = sum(cost["networks"] for cost in costs)
+    return (
+        f"{networks} networks together took {together:.0f} s, compiling included. As measured on "
+        f"one of them in the same run, the same code would take {apart['compiled']:.0f} s for one "
+        f"after the other, {apart['compiled'] / together:.1f} times as long, and "
+        f"{apart['plain']:.0f} s with its steps neither compiled nor replayed."
+    )
+
+
 def _cell(table: PaperTable, loss: str, scenario: str, records: Sequence[Record]) -> Cell:
     values = table.best_first([number(table, record) for record in records])
     heldout = table.best_first(
@@ -138,9 +159,15 @@ def _cell(table: PaperTable, loss: str, scenario: str, records: Sequence[Record]
 
 
 def _settings(config: dict[str, Any]) -> dict[str, str]:
-    """All of a config but the seed, one entry a leaf: {"schedule.epochs": "1500", ...}."""
+    """All of a config but the seed, one entry a leaf: {"schedule.epochs": "1500", ...}.
+
+    Fields that came later than a record have their defaults in it; what a table records beside the
+    config of a training is taken as it is.
+    """
     flat: dict[str, Any] = {}
-    for name, value in config.items():
+    known = {field.name for field in fields(Config)}
+    filled = asdict(config_from({k: v for k, v in config.items() if k in known}))
+    for name, value in (config | filled).items():
         if isinstance(value, dict):
             flat |= {f"{name}.{key}": leaf for key, leaf in value.items()}
         elif name != "seed":
