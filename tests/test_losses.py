@@ -197,6 +197,27 @@ def test_extreme_outputs_stay_finite(features: sw.Features, loss: Any, impl: Any
         assert grad.isfinite().all()
 
 
+@pytest.mark.parametrize("impl", ["reference", "chunked"])
+def test_the_temperature_may_be_a_tensor(impl: Any) -> None:
+    """A replayed step reads it anew every time."""
+    generator = torch.Generator().manual_seed(0)
+    z, x = torch.randn(2, 3, 4, generator=generator), torch.rand(2, 5, 4, generator=generator)
+    temperature = torch.tensor(1.0)
+    for value in (1.0, 2.5, 0.1):
+        temperature.fill_(value)
+        results = []
+        for given in (temperature, value):
+            leaf = z.clone().requires_grad_()
+            loss = sw.set_cross_entropy(leaf, x, temperature=given, impl=impl)
+            results.append((loss.detach(), *torch.autograd.grad(loss, leaf)))
+        torch.testing.assert_close(results[0], results[1])
+    for bad in (torch.ones(1), torch.tensor(1)):
+        with pytest.raises(ValueError, match="temperature: a tensor must hold one floating-point"):
+            sw.set_cross_entropy(z, x, temperature=bad)
+    with pytest.raises(ValueError, match=r"temperature: must lie between 1e-6 and 1e6, got -2\.0"):
+        sw.set_cross_entropy(z, x, temperature=torch.tensor(-2.0))
+
+
 def test_lengths_are_prefix_masks() -> None:
     z, x = torch.randn(2, 3, 4), torch.rand(2, 5, 4)
     lengths, mask = torch.tensor([2, 5]), torch.arange(5) < torch.tensor([[2], [5]])

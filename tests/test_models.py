@@ -20,6 +20,7 @@ import setwise as sw
 from setwise.models import (
     BinaryConcrete,
     DeepSetsEncoder,
+    EquivariantRuleLearner,
     GumbelSoftmax,
     SetAutoencoder,
     SetDecoder,
@@ -621,3 +622,47 @@ def test_features_may_stand_for_their_width() -> None:
     assert decoder(torch.rand(3, 4)).shape == (3, 2, features.width)
     encoder = DeepSetsEncoder(features, 6, (8,), (8,))
     assert encoder(torch.rand(3, 2, features.width)).shape == (3, 6)
+
+
+def test_a_rule_learner_does_not_care_for_names() -> None:
+    """Constants that are renamed in the head are renamed in the body, and nothing else changes."""
+    torch.manual_seed(0)
+    learner = EquivariantRuleLearner(
+        constants=7, arguments=3, atoms=4, predicates=3, width=16
+    ).double()
+    head, order = torch.rand(5, 3 + 3 * 7).double(), torch.randperm(7)
+
+    def renamed(blocks: Tensor, count: int) -> Tensor:
+        rest = blocks[..., 3:].unflatten(-1, (count, 7))[..., order].flatten(-2)
+        return torch.cat([blocks[..., :3], rest], dim=-1)
+
+    body = learner(head)
+    assert body.shape == (5, 4, 3 + 2 * 7)
+    torch.testing.assert_close(learner(renamed(head, 3)), renamed(body, 2), **TIGHT)
+    assert not learner(renamed(head, 3)).allclose(body)
+    # Arguments that change places are another rule, and the predicate is read.
+    swapped = torch.cat([head[:, :3], head[:, 10:17], head[:, 3:10], head[:, 17:]], dim=1)
+    assert not learner(swapped).allclose(body)
+    assert not learner(torch.cat([head[:, :3].flip(1), head[:, 3:]], dim=1)).allclose(body)
+
+
+def test_a_rule_learner_learns_a_chain() -> None:
+    """From 200 clauses over 12 constants, what holds of 100 others."""
+    torch.manual_seed(0)
+    paths = torch.rand(300, 12).argsort(dim=1)[:, :4]
+    hot = nn.functional.one_hot(paths, 12).float()
+    heads = torch.cat([torch.tensor([0.0, 1.0]).expand(300, 2), hot.flatten(1)], dim=1)
+    neighbour = torch.tensor([1.0, 0.0]).expand(300, 3, 2)
+    bodies = torch.cat([neighbour, hot[:, :-1], hot[:, 1:]], dim=-1)
+    features = sw.Features(sw.Categorical(2), sw.Categorical(12), sw.Categorical(12))
+    learner = EquivariantRuleLearner(constants=12, arguments=4, atoms=3, width=32)
+    optimiser = torch.optim.Adam(learner.parameters(), lr=5e-3)
+    for step in range(200):
+        temperature = 10.0 ** max(0.0, 1 - step / 100)
+        loss = sw.set_cross_entropy(
+            learner(heads[:200]), bodies[:200], features, temperature=temperature
+        )
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert sw.metrics.set_success(learner(heads[200:]), bodies[200:], features) == 1

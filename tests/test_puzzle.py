@@ -352,6 +352,27 @@ def test_dropped_sets_fill_up_with_dummies() -> None:
     assert rebuilt.equal(configurations[whole])
 
 
+def test_dummies_fill_the_empty_cells() -> None:
+    """A dummy stands where an object is missing, and says nothing but that."""
+    configurations = EIGHT.sample(300, seed=0)
+    objects = EIGHT.objects(configurations)
+    sets = drop_elements(objects, seed=0)
+    filled = EIGHT.fill_cells(sets)
+    assert filled.shape == (300, 9, 16)
+    assert all(one.equal(two) for one, two in zip(filled, EIGHT.fill_cells(sets), strict=True))
+    dummy = filled[..., -1] == 1
+    assert dummy.sum(1).tolist() == [9 - len(elements) for elements in sets]
+    # In the order of the cells, an object's tile is what the configuration has there.
+    tile, x, y = (block.argmax(-1) for block in EIGHT.features.split(filled[..., :-1]))
+    cells = torch.arange(9).expand(300, 9)
+    assert (y * 3 + x).equal(cells)
+    assert tile.equal(torch.where(dummy, cells, configurations))
+    # What is left in another order fills up to the same.
+    assert EIGHT.fill_cells([elements.flip(0) for elements in sets]).equal(filled)
+    with pytest.raises(ValueError, match=r"sets\[1\]: two objects are in one cell: \[4, 4\]"):
+        EIGHT.fill_cells([sets[0], objects[0][[4, 4]] * 0 + filled[0, 4, :-1]])
+
+
 def spoiled(change: Callable[[Tensor], None]) -> Tensor:
     """Objects of two states, of which the second is spoiled."""
     objects = EIGHT.objects(EIGHT.goal().expand(2, 9))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from setwise.kernels.rows import Take, put, rows, take
 
 CASES: list[tuple[Any, dict[str, Any]]] = [
     (sw.ordered_cross_entropy, {}),
@@ -200,3 +201,68 @@ def test_a_nan_is_not_hidden_by_a_search_for_the_best(engine: Any) -> None:
     keys[0, 3] = torch.nan
     index = dispatch.argmax(torch.randn(1, 5, 3), keys, torch.zeros(1, 700), engine)
     assert (index == 3).all()
+
+
+class TestRows:
+    """Elements by their number: operators of ours that PyTorch's indexing is the measure of."""
+
+    def test_as_indexing(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        elements = torch.randn(3, 5, 2, generator=generator, dtype=torch.float64)
+        index = torch.randint(5, (3, 7), generator=generator)
+        elements.requires_grad_()
+        expected = elements[torch.arange(3).unsqueeze(-1), index]
+        assert Take.apply(elements, index).equal(expected)
+        weight = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
+        grads = [
+            torch.autograd.grad((taken * weight).sum(), elements)[0]
+            for taken in (Take.apply(elements, index), expected)
+        ]
+        torch.testing.assert_close(grads[0], grads[1])
+        assert torch.autograd.gradgradcheck(lambda e: Take.apply(e, index).square(), (elements,))
+
+    def test_operators_keep_their_promises(self) -> None:
+        elements, index = torch.randn(3, 5, 2).mT.contiguous().mT, torch.randint(5, (3, 7))
+        torch.library.opcheck(take, (elements, index))
+        torch.library.opcheck(put, (torch.randn(3, 7, 2), index, 5))
+
+    def test_mapped(self) -> None:
+        elements, index = torch.randn(4, 3, 5, 2), torch.randint(5, (4, 3, 7))
+        mapped = torch.vmap(Take.apply)(elements, index)
+        assert mapped.equal(torch.stack([rows(*one) for one in zip(elements, index, strict=True)]))
+
+    def test_compiled(self) -> None:
+        """As the operator, which is what keeps additions in order."""
+        seen: list[str] = []
+
+        def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+            seen.append(str(graph.code))
+            return graph
+
+        elements, index = torch.randn(3, 5, 2), torch.randint(5, (3, 7))
+        assert torch.compile(rows, backend=backend)(elements, index).equal(rows(elements, index))
+        assert "torch.ops.setwise.take" in seen[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        case
+        for case in CASES
+        if case != (sw.set_cross_entropy, {"impl": "chunked", "temperature": 0.5})
+    ],
+    ids=lambda v: getattr(v, "__name__", str(v)),
+)
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, in jvp
+def test_forward_mode(loss: Any, options: dict[str, Any]) -> None:
+    """The dense engine has it; so do losses that pick pairs, whatever engine picks them."""
+    z, x, _ = _arguments()
+    direction = torch.randn(z.shape, generator=torch.Generator().manual_seed(1))
+
+    def function(z: Tensor) -> Tensor:
+        return loss(z, x, FEATURES, **options)
+
+    _, along = torch.func.jvp(function, (z,), (direction,))
+    leaf = z.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(function(leaf), leaf)
+    torch.testing.assert_close(along, (grad * direction).sum(), rtol=1e-4, atol=1e-5)

@@ -203,6 +203,37 @@ def test_set_cross_entropy(shape: Shape, reduction: Any) -> None:
         compare(loss_to(0, 1, reduction=reduction, **masks(*shape)), leaves)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_many_features_do_not_round_at_the_size_of_their_bias(seed: int) -> None:
+    """The bias of 1224 features is over 1000, and scores that differ by one can be told apart.
+
+    Better than the dense computation by far: it could not be by luck in all four draws.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    z = 2 * torch.randn(1, 70, 1224, generator=generator)
+    x = torch.rand(1, 5, 1224, generator=generator)
+
+    def gradient(impl: Any, dtype: torch.dtype) -> Tensor:
+        leaf = z.to(dtype).requires_grad_()
+        (grad,) = torch.autograd.grad(sw.set_cross_entropy(leaf, x.to(dtype), impl=impl), leaf)
+        return grad.double()
+
+    exact = gradient("reference", torch.float64)
+    errors = [
+        (gradient(impl, torch.float32) - exact).abs().max() for impl in ("triton", "reference")
+    ]
+    assert errors[0] < errors[1] / 2
+
+
+def test_no_valid_output_among_many_features() -> None:
+    z, x = torch.zeros(2, 70, 20), torch.ones(2, 3, 20)
+    valid = torch.ones(2, 70, dtype=torch.bool)
+    valid[0] = False
+    loss = sw.set_cross_entropy(z, x, input_valid=valid, reduction="none", impl="triton")
+    assert loss[0] == math.inf
+    assert loss[1].item() == pytest.approx(-3 * (math.log(70) - 20 * math.log(2)), rel=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(2, 5, 9, 6), (1, 70, 66, 6)], ids=str)
 def test_second_derivatives(shape: Shape) -> None:
     compare(loss_to(0, twice=True), arguments(*shape)[:2])
@@ -315,6 +346,7 @@ def test_a_corrupted_gradient_is_caught(F: int, monkeypatch: pytest.MonkeyPatch)
 
     def corrupted(*args: Any, **options: Any) -> tuple[Tensor, Tensor]:
         d_owners, d_bias = honest(*args, **options)
+        # The error is named to one digit: at 1e-4 it could be told as 9.99e-05.
         d_owners.view(-1)[d_owners.abs().argmax()] *= 1 + 1.5e-4
         return d_owners, d_bias
 

@@ -168,6 +168,15 @@ def test_the_same_call_gives_the_same_bits(
         assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
 
 
+@pytest.mark.parametrize("loss", [sw.set_average, sw.hausdorff])
+def test_the_same_bits_when_compiled(loss: Any) -> None:
+    """The compiler would add with atomics, in any order, if it saw how outputs are picked."""
+    z, x = draw(64, 40, 12, 15)
+    compiled = torch.compile(loss, fullgraph=True)
+    runs = [value_and_gradient(compiled, z, x) for _ in range(20)]
+    assert all(torch.equal(a, b) for run in runs for a, b in zip(run, runs[0], strict=True))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("shape", REPEATED[::3], ids=str)
 def test_the_same_bits_in_half_precision(shape: Any, dtype: torch.dtype) -> None:

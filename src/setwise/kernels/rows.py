@@ -4,7 +4,7 @@ Legend: B sets, N elements, M of them asked for, F features.
 
 Where several targets share their nearest output, its gradient is a sum. PyTorch's backward of
 indexing sorts before it adds, on CUDA too, but ``torch.compile`` makes atomic additions of it,
-which come in any order. As operators these two stay what they are.
+which come in any order. As operators, which it keeps whole, these two stay what they are.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from setwise.kernels.operators import fold_mapped_dimension
 
 def rows(elements: Tensor, index: Tensor) -> Tensor:
     """``elements[b, index[b, i]]``: [B, N, F], [B, M] -> [B, M, F]; differentiable to any order."""
+    if not torch.compiler.is_compiling():
+        return elements[_batch(index), index]  # which has every derivative, forward mode included
     taken: Tensor = Take.apply(elements, index)
     return taken
 

@@ -22,10 +22,12 @@ from setwise.kernels.precision import full_precision
 from setwise.kernels.rows import rows
 
 
-def set_cross_entropies(sets: Sets, temperature: float, impl: Impl, reduction: str) -> Tensor:
+def set_cross_entropies(
+    sets: Sets, temperature: float | Tensor, impl: Impl, reduction: str
+) -> Tensor:
     """Set cross entropy, reduced over the batch."""
     shortcut = None
-    if temperature == 1.0 and _is_plain_bernoulli(sets.features):
+    if _is_one(temperature) and _is_plain_bernoulli(sets.features):
         shortcut = dispatch.bernoulli_engine(impl, sets.target, sets.logits)
     if shortcut == "triton":
         return _fused(sets, reduction)
@@ -50,18 +52,23 @@ def _fused(sets: Sets, reduction: str) -> Tensor:
     return finish(sets, loss, reduction, lacks_outputs(sets))
 
 
-def _soft_scores(sets: Sets, temperature: float, impl: Impl) -> Tensor:
+def _soft_scores(sets: Sets, temperature: float | Tensor, impl: Impl) -> Tensor:
     """``t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
     factors = _factors(sets)
     natural, bias = factors.natural, _barred(-factors.log_partition, sets.output_valid)
-    if temperature != 1.0:
+    if not _is_one(temperature):
         natural, bias = natural / temperature, bias / temperature
     scores = dispatch.logsumexp(factors.statistic, natural, bias, impl)
-    if temperature != 1.0:
+    if not _is_one(temperature):
         scores = scores * temperature
     if factors.base is not None:
         scores = scores + factors.base
     return _zero_unless(sets.target_valid, scores)
+
+
+def _is_one(temperature: float | Tensor) -> bool:
+    """Never of a tensor: to look would wait for the device."""
+    return not isinstance(temperature, Tensor) and temperature == 1.0
 
 
 def nearest_output_costs(sets: Sets, impl: Impl) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from setwise.arguments import Reduction, check_call, check_choice
@@ -15,7 +16,7 @@ def set_cross_entropy(
     target: Tensor,
     features: Features | None = None,
     *,
-    temperature: float = 1.0,
+    temperature: float | Tensor = 1.0,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -37,7 +38,9 @@ def set_cross_entropy(
         target: probabilities [*, M, F]; N and M may differ.
         features: what an element is made of; by default F Bernoulli features.
         temperature: ``t``, from 1e-6 to 1e6. 1 is the paper's loss; towards 0 it becomes M
-            times `set_average`.
+            times `set_average`; above 1 all outputs learn from all targets, which helps at the
+            start of training. A tensor of one such number, on the device of the input, may change
+            between replays of a compiled or recorded step; on a GPU it is trusted to be in range.
         input_valid: which outputs are real: booleans [*, N], or lengths [*] of integers.
         target_valid: which targets are real: booleans [*, M], or lengths [*].
         weight: of each target, [*, M].
@@ -66,7 +69,16 @@ def set_cross_entropy(
     return set_cross_entropies(sets, temperature, impl, reduction)
 
 
-def _check_temperature(temperature: float) -> float:
+def _check_temperature(temperature: float | Tensor) -> float | Tensor:
+    if isinstance(temperature, Tensor):
+        if temperature.dim() or not temperature.is_floating_point():
+            raise ValueError(
+                f"temperature: a tensor must hold one floating-point number and no dimension, got "
+                f"shape {tuple(temperature.shape)} of {temperature.dtype}"
+            )
+        if temperature.device.type == "cpu" and not torch.compiler.is_compiling():
+            _check_temperature(temperature.item())
+        return temperature
     if isinstance(temperature, bool) or not isinstance(temperature, int | float):
         raise TypeError(f"temperature: expected a number, got {type(temperature).__name__}")
     if not 1e-6 <= temperature <= 1e6:

@@ -98,12 +98,12 @@ def bernoulli_logsumexp(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """``bias_j = -sum softplus(logits_j)``, -inf where not valid, and the logsumexp with it.
 
-    In full precision both are relative to a third result, a number [B, 1] for each set, else None.
-    The bias of many features is large, the differences between outputs are not; at the size of the
-    bias, forward and backward would round the same score to different neighbours.
+    Above the precision of tf32 both are relative to a third result, a number [B, 1] for each set,
+    else None. The bias of many features is large, the differences between outputs are not; at the
+    size of the bias, forward and backward would round the same score to different neighbours.
     """
     B, N, F = logits.shape
-    centred = F > points.MAX_FEATURES and precision() == "ieee" and N > 0
+    centred = F > points.MAX_FEATURES and precision() != "tf32" and N > 0
     bias = torch.empty(
         B, N, device=logits.device, dtype=torch.float64 if centred else torch.float32
     )
