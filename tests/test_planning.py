@@ -20,6 +20,7 @@ from setwise.planning import (
     random_problems,
     read_problems,
     replay,
+    validate,
     write_problems,
 )
 from setwise.planning.latent import decode_codes
@@ -325,6 +326,21 @@ ROWS = SMALL.objects(SMALL.goal()).tolist()
         ([{"init": GOAL, "goal": GOAL}, {"init": GOAL}], r"^file: problem 1: goal is missing"),
         ({"init": GOAL, "gaol": GOAL}, r"problem 0: expected name, init and goal, .*\['gaol'\]"),
         ({"init": GOAL, "goal": GOAL, "name": 3}, r"problem 0: name: expected a text, got 3"),
+        *(
+            (
+                {"init": GOAL, "goal": GOAL, "name": name},
+                r"problem 0: name: expected one that files",
+            )
+            for name in ("../x", "/x", "a/b", "a\\b", "", " ", "a\nb", "a\0")
+        ),
+        (
+            [{"init": GOAL, "goal": GOAL, "name": name} for name in ("x", "y", "x")],
+            r"^file: problem 2: name: 'x' is that of problem 0",
+        ),
+        (
+            [{"init": GOAL, "goal": GOAL, "name": "puzzle-3x2-01"}, {"init": GOAL, "goal": GOAL}],
+            r"^file: problem 1: name: 'puzzle-3x2-01' is that of problem 0",
+        ),
         ({"init": 7, "goal": GOAL}, r"problem 0: init: expected a list .* got 7"),
         ({"init": [], "goal": GOAL}, r"problem 0: init: expected a list .* got \[\]"),
         ({"init": [0, 1, True, 3], "goal": GOAL}, r"problem 0: init: expected a list"),
@@ -343,3 +359,17 @@ def test_what_is_wrong_with_a_file_is_said(data: object, message: str) -> None:
     text = data if isinstance(data, str) else json.dumps(data)
     with pytest.raises(ValueError, match=message):
         read_problems(text, SMALL, source="file")
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_what_is_no_number_is_no_object(value: float) -> None:
+    """Even if the first of all classes, which is then chosen, would be right."""
+    goal = SMALL.goal()
+    outputs = SMALL.objects(goal).unsqueeze(0)
+    assert outputs[0, 0].nonzero()[:, 0].tolist() == [0, SMALL.tiles, SMALL.tiles + SMALL.width]
+    assert SMALL.recovers(outputs, goal.unsqueeze(0)).all()
+    outputs[0, 0, 0] = value
+    assert not SMALL.recovers(outputs, goal.unsqueeze(0)).any()
+    report = validate(SMALL, SMALL.read(outputs), SMALL.objects(goal), SMALL.objects(goal))
+    assert [str(fault.kind) for fault in report.faults] == ["illegal state"]
+    assert report.faults[0].nearest == goal.tolist()

@@ -3,9 +3,11 @@
 The `planning` extra brings Fast Downward; everything but the search works without it.
 """
 
+from setwise.planning.blocks import BlocksDomain
 from setwise.planning.domain import Coder, Domain
 from setwise.planning.downward import Outcome, Search, find_executable, search
 from setwise.planning.exact import shortest_length
+from setwise.planning.failures import Failure, failure_of
 from setwise.planning.graph import LatentGraph, latent_graph
 from setwise.planning.instances import Problem, random_problems, read_problems, write_problems
 from setwise.planning.latent import LatentHealth, encode_states, latent_health
@@ -21,9 +23,11 @@ from setwise.planning.sas import (
 from setwise.planning.validate import Fault, FaultKind, Report, validate
 
 __all__ = [
+    "BlocksDomain",
     "Coder",
     "Domain",
     "Encoding",
+    "Failure",
     "Fault",
     "FaultKind",
     "LatentGraph",
@@ -36,6 +40,7 @@ __all__ = [
     "Result",
     "Search",
     "encode_states",
+    "failure_of",
     "find_executable",
     "identifying_bits",
     "latent_graph",

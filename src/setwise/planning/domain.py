@@ -9,7 +9,8 @@ sees configurations, only sets of objects; configurations are what plans are jud
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -69,6 +70,14 @@ class Domain(Protocol):
         """The legal state [C] nearest to a set of objects [N, F], and its distance."""
         ...
 
+    def describe(self, configuration: Tensor) -> str:
+        """A state in one line, for a reader."""
+        ...
+
+    def action(self, before: Tensor, after: Tensor) -> str:
+        """What is done in a legal step, for a reader."""
+        ...
+
     def explain(self, before: Tensor, after: Tensor) -> str:
         """Why no action leads from ``before`` to ``after``, for a reader."""
         ...
@@ -84,6 +93,15 @@ class CountedDomain(Protocol):
 
     def counts(self, configurations: Tensor) -> Tensor:
         """How often each object occurs in each state: [*, C] -> [*, U]."""
+        ...
+
+
+@runtime_checkable
+class WordedDomain(Protocol):
+    """A domain whose states users can also give in words, as an object of JSON."""
+
+    def from_words(self, given: Mapping[str, Any]) -> Tensor:
+        """The configuration [C]; a ValueError says why if there is none."""
         ...
 
 

@@ -8,8 +8,9 @@ The JSON of a file of problems::
      "problems": [{"name": "mine", "init": [1, 0, 2, 3, 4, 5, 6, 7, 8], "goal": [[...], ...]}]}
 
 A state is its configuration, C whole numbers, or its set of objects, N lists of F numbers in any
-order. ``domain`` and ``name`` may be left out, and a list of problems, or one problem, may stand
-for the whole.
+order; in the Blocksworld also ``{"stacks": [[0, 1], [], [2, 3]], "materials": ["metal", ...]}``.
+``domain`` and ``name`` may be left out, and a list of problems, or one problem, may stand for the
+whole. Files are called by the names, so that each occurs once and none leads to another folder.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.planning.domain import Domain
+from setwise.planning.domain import Domain, WordedDomain
 from setwise.planning.validate import legal_state
 
 _ATTEMPTS = 1000  # at each problem, before it is said that there are too few
@@ -104,7 +105,16 @@ def read_problems(text: str, domain: Domain, source: str = "the problems") -> li
             f'{source}: expected {{"problems": [{{"init": ..., "goal": ...}}, ...]}}, '
             f"with at least one problem"
         )
-    return [_problem(item, domain, f"{source}: problem {n}", n) for n, item in enumerate(items)]
+    problems: dict[str, Problem] = {}
+    for number, item in enumerate(items):
+        problem = _problem(item, domain, f"{source}: problem {number}", number)
+        if problem.name in problems:
+            raise ValueError(
+                f"{source}: problem {number}: name: {problem.name!r:.60} is that of problem "
+                f"{list(problems).index(problem.name)}; every problem needs one of its own"
+            )
+        problems[problem.name] = problem
+    return list(problems.values())
 
 
 def write_problems(problems: Iterable[Problem], domain: Domain) -> str:
@@ -131,6 +141,10 @@ def _problem(item: Any, domain: Domain, place: str, number: int) -> Problem:
     name = item.get("name", f"{domain.name}-{number:02d}")
     if not isinstance(name, str):
         raise ValueError(f"{place}: name: expected a text, got {name!r:.60}")
+    if not name.strip() or not name.isprintable() or set(name) & set("/\\"):
+        raise ValueError(
+            f"{place}: name: expected one that files can have, without / and \\, got {name!r:.60}"
+        )
     ends = []
     for end in ("init", "goal"):
         if end not in item:
@@ -141,6 +155,11 @@ def _problem(item: Any, domain: Domain, place: str, number: int) -> Problem:
 
 def _state(given: Any, domain: Domain, place: str) -> Tensor:
     """The objects [N, F] of a state in either form."""
+    if isinstance(given, dict) and isinstance(domain, WordedDomain):
+        try:
+            return domain.objects(domain.from_words(given))
+        except ValueError as error:
+            raise ValueError(f"{place}: no legal state of {domain.name}: {error}") from error
     rows = given if isinstance(given, list) else []
     if rows and all(type(number) is int for number in rows):
         try:

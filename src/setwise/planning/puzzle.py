@@ -43,15 +43,19 @@ class PuzzleDomain(SlidingPuzzle):
         return counts.scatter_(-1, where, 1.0)
 
     def read(self, outputs: Tensor) -> Tensor:
-        """The likeliest tile, x and y of each output: [*, C, F] -> objects of the same shape."""
-        return self.features.discretise(outputs)
+        """The likeliest tile, x and y of each output: [*, C, F] -> objects of the same shape.
+
+        Zeros, which are no object, where an output is not all finite numbers.
+        """
+        return self.features.discretise(outputs).where(outputs.isfinite().all(-1, keepdim=True), 0)
 
     def recovers(self, outputs: Tensor, configurations: Tensor) -> Tensor:
         """Whether outputs [B, C, F] are the objects of configurations [B, C], in any order."""
         tile, x, y = (block.argmax(-1) for block in self.features.split(outputs))
         found = tile * self.cells + y * self.width + x
         wanted = self.counts(configurations).nonzero()[:, 1].reshape(configurations.shape)
-        return (found.sort(-1).values == wanted).all(-1)
+        # A choice among what is no number, as a diverged network gives, would be an accident.
+        return (found.sort(-1).values == wanted).all(-1) & outputs.isfinite().all(-1).all(-1)
 
     def nearest(self, objects: Tensor) -> tuple[Tensor, float]:
         """The nearest configuration [C], and how many of tile, x and y of objects it changes.
@@ -74,6 +78,26 @@ class PuzzleDomain(SlidingPuzzle):
         configuration = torch.empty(self.cells, dtype=torch.int64)
         configuration[torch.from_numpy(cell)] = torch.from_numpy(tile)
         return configuration, distance
+
+    def describe(self, configuration: Tensor) -> str:
+        """The tiles row by row, a dot for the blank.
+
+        >>> PuzzleDomain(3, 2).describe(torch.tensor([3, 1, 2, 0, 4, 5]))
+        '3 1 2 / . 4 5'
+        """
+        names = ["." if tile == 0 else str(tile) for tile in configuration.tolist()]
+        rows = [names[start : start + self.width] for start in range(0, self.cells, self.width)]
+        return " / ".join(" ".join(row) for row in rows)
+
+    def action(self, before: Tensor, after: Tensor) -> str:
+        """The tile that takes the place of the blank, and where it goes.
+
+        >>> PuzzleDomain(2, 2).action(torch.tensor([0, 1, 2, 3]), torch.tensor([2, 1, 0, 3]))
+        'tile 2 goes up'
+        """
+        to, start = int(before.argmin()), int(after.argmin())
+        ways = {1: "right", -1: "left", self.width: "down", -self.width: "up"}
+        return f"tile {int(after[to])} goes {ways[to - start]}"
 
     def explain(self, before: Tensor, after: Tensor) -> str:
         """Which tiles are elsewhere; a legal action swaps the blank with a tile next to it."""

@@ -8,6 +8,7 @@ knows of codes or networks: a plan is what was decoded, and is held against the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -64,8 +65,12 @@ class Report:
         return self.valid and self.length == self.optimum
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, in values that JSON has."""
-        return asdict(self) | {"valid": self.valid, "optimal": self.optimal}
+        """All of it, in values that JSON has: None for an infinite distance."""
+        data = asdict(self) | {"valid": self.valid, "optimal": self.optimal}
+        for fault in data["faults"]:
+            if fault["distance"] is not None and not math.isfinite(fault["distance"]):
+                fault["distance"] = None
+        return data
 
     def __str__(self) -> str:
         best = "there is none" if self.optimum is None else f"a shortest has {self.optimum}"

@@ -1,0 +1,155 @@
+"""``setwise plan``: from one set of objects to another, by a planner over a network's codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from setwise.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from setwise.planning import LatentPlanner, Problem, Result
+    from setwise.planning.learned import LearnedSpace
+
+TRAIN = {
+    "puzzle": "setwise reproduce table5 --preset quick, "
+    "or setwise reproduce table1 --keep best for the whole 8-puzzle",
+    "blocksworld": "setwise reproduce table5 --scenarios blocks-3",
+}
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser("plan", help="solve problems in the latent space of a network")
+    domains = parser.add_subparsers(dest="domain", required=True)
+    for name, what in (("puzzle", "the sliding puzzle"), ("blocksworld", "the Blocksworld")):
+        domain = domains.add_parser(name, help=f"problems of {what}")
+        _add_options(domain)
+        domain.set_defaults(run=_run, extra="planning")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--steps", type=int, default=7, help="of the random walk of a problem; default: 7")
+    add("--seed", type=int, default=0, help="of that walk; default: 0")
+    add("--problem", type=Path, metavar="FILE", help="problems in JSON, instead of a random one")
+    add("--network", type=Path, metavar="FILE", help="default: one of those kept in --runs")
+    add("--runs", type=Path, default=Path("runs"), help="folder of kept networks; default: runs")
+    add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
+    add("--encoding", choices=["index", "bits", "full"], default="index", help="default: index")
+    add("--heuristic", default="blind", help="of Fast Downward; default: blind")
+    add("--seconds", type=float, default=300.0, help="for a search; default: 300")
+    add("--memory-mb", type=int, default=6000, help="for a search; default: 6000")
+    add("--downward", type=Path, metavar="PATH", help="Fast Downward, if not that of the extra")
+    add("--output", type=Path, default=Path("plans"), metavar="DIR", help="default: plans")
+
+
+def _run(options: argparse.Namespace) -> int:
+    import PIL  # noqa: F401  found missing now, not after a minute of encoding
+
+    if options.domain == "puzzle":
+        import sklearn  # type: ignore[import-untyped]  # noqa: F401
+
+    from setwise.planning import LatentPlanner, encode_states, find_executable, latent_health
+    from setwise.planning.learned import open_space
+
+    try:
+        find_executable(options.downward)
+        space = open_space(_network(options), options.data)
+        problems = _problems(options, space)
+    except (ValueError, OSError) as error:
+        raise CommandError(str(error)) from error
+    config = space.config
+    print(f"network    {space.path}")
+    trained = f"{config.loss}, seed {config.seed}, scenario {config.scenario} of {config.table}"
+    print(f"           {trained}")
+    codes = encode_states(space.model, space.domain, space.domain.configurations())
+    print(latent_health(space.model, space.domain, codes=codes))
+    with LatentPlanner(space.model, space.domain, encoding=options.encoding, codes=codes) as ready:
+        print(f"steps      {len(ready.graph.edges)} between codes, as {options.encoding}")
+        results = [_solve(options, space, ready, problem) for problem in problems]
+    _write(options.output / "plans.json", problems, results)
+    return 0 if all(result.valid for result in results) else 1
+
+
+def _network(options: argparse.Namespace) -> Path:
+    from setwise.planning.learned import choose_network
+
+    path: Path | None = options.network or choose_network(options.domain, options.runs)
+    if path is None:
+        raise CommandError(
+            f"--network: {options.runs} holds none of the {options.domain}; train one with "
+            f"{TRAIN[options.domain]}"
+        )
+    return path
+
+
+def _problems(options: argparse.Namespace, space: LearnedSpace) -> list[Problem]:
+    from setwise.planning import PuzzleDomain, read_problems
+    from setwise.planning.table5 import Scenario, problems_of
+
+    puzzle = isinstance(space.domain, PuzzleDomain)
+    if puzzle != (options.domain == "puzzle"):
+        raise CommandError(f"--network: {space.path} is a network of {space.domain.name}")
+    if options.problem:
+        return read_problems(options.problem.read_text(), space.domain, str(options.problem))
+    scenario = Scenario("puzzle" if puzzle else "blocks", options.steps, problems=1)
+    [problem] = problems_of(space.domain, scenario, options.seed)
+    return [replace(problem, name=f"{space.domain.name}-{options.steps}-seed{options.seed}")]
+
+
+def _solve(
+    options: argparse.Namespace, space: LearnedSpace, ready: LatentPlanner, problem: Problem
+) -> Result:
+    result = ready.solve(
+        problem.init,
+        problem.goal,
+        heuristic=options.heuristic,
+        seconds=options.seconds,
+        memory_mb=options.memory_mb,
+        executable=options.downward,
+    )
+    domain = space.domain
+    print(f"\nproblem    {problem.name}")
+    for end, objects in (("init", problem.init), ("goal", problem.goal)):
+        print(f"{end:<11}{domain.describe(domain.configuration_of(objects))}")
+    print(f"outcome    {result.outcome}: {result.reason}{_effort(result)}")
+    if result.report is not None and result.objects is not None:
+        from setwise.planning.show import captions_of, write_pictures
+
+        for caption in captions_of(domain, result.report)[0][1:]:
+            number, _, said = caption.partition(": ")
+            print(f"{number:>9}  {said}")
+        print(f"checked    {result}")
+        pictures = write_pictures(
+            space, result.objects, result.report, options.output, problem.name
+        )
+        for what, path in zip(("strip", "animation"), pictures, strict=True):
+            print(f"{what:<11}{path}")
+    times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.seconds.items())
+    print(f"seconds    {sum(result.seconds.values()):.1f}: {times}")
+    return result
+
+
+def _effort(result: Result) -> str:
+    search = result.search
+    if search is None or search.expanded is None:
+        return ""
+    memory = "" if search.peak_mb is None else f", {search.peak_mb:.0f} MB"
+    return f" ({search.expanded} states expanded{memory})"
+
+
+def _write(path: Path, problems: list[Problem], results: list[Result]) -> None:
+    """The results in one step: whole or not there."""
+    found: list[dict[str, Any]] = [
+        {"name": problem.name} | result.as_dict()
+        for problem, result in zip(problems, results, strict=True)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(json.dumps(found, indent=1) + "\n")
+    unfinished.replace(path)

@@ -1,0 +1,206 @@
+"""Table 5: how many of the paper's problems are solved in the latent space of a network.
+
+The paper plans in the 8-puzzle and in a Blocksworld, with networks trained by set cross entropy and
+by the set average. A record is one network in one scenario, in the form of the other tables; its
+metric ``solved`` is the number of valid plans, and every problem is listed with what became of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from setwise import environment
+from setwise.experiments import store
+from setwise.experiments.config import Config, Loss, PuzzleData, config_from
+from setwise.planning.domain import Domain
+from setwise.planning.failures import failure_of
+from setwise.planning.instances import Problem, random_problems
+from setwise.planning.latent import LatentHealth, device_of, encode_states, latent_health
+from setwise.planning.latplan import LatentPlanner, Result
+from setwise.planning.learned import LearnedSpace
+from setwise.planning.puzzle import PuzzleDomain
+from setwise.planning.sas import Encoding
+
+PLANNED_LOSSES: tuple[Loss, ...] = ("SH", "A1H")
+
+# Told of every problem: the scenario, its number from 1, and what became of it.
+Watch = Callable[["Scenario", int, Result], None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Problems by random walks of so many steps: back to the goal of the puzzle, or, in the
+    Blocksworld, from a random state onwards."""
+
+    domain: Literal["puzzle", "blocks"]
+    steps: int
+    problems: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.domain}-{self.steps}"
+
+    def fits(self, config: Config) -> bool:
+        """Whether a network was trained on states of this domain."""
+        return (self.domain == "puzzle") == isinstance(config.data, PuzzleData)
+
+
+PAPER = {
+    scenario.name: scenario
+    for scenario in (
+        *(Scenario("puzzle", steps, 20) for steps in (7, 14)),
+        *(Scenario("blocks", steps, 10) for steps in (3, 7, 14)),
+    )
+}
+# Of the 2 x 3 puzzle, which has fewer states within so few steps.
+QUICK = {name: replace(PAPER[name], problems=5) for name in ("puzzle-7", "puzzle-14")}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How problems are drawn and solved."""
+
+    encoding: Encoding = "index"
+    heuristic: str = "blind"
+    seed: int = 0
+
+
+def problems_of(domain: Domain, scenario: Scenario, seed: int) -> list[Problem]:
+    """The problems of a scenario, the same for every network."""
+    start = domain.goal() if isinstance(domain, PuzzleDomain) else None
+    return random_problems(
+        domain,
+        scenario.steps,
+        scenario.problems,
+        seed,
+        start=start,
+        start_is="init" if start is None else "goal",
+    )
+
+
+def unsolved(
+    table: str, config: Config, scenarios: Iterable[Scenario], results: Path, settings: Settings
+) -> list[Scenario]:
+    """The scenarios that fit a network and have no record of it."""
+    # What was done, not its name: fields that a later version adds take their defaults.
+    done = {_done(record["config"]) for record in store.read(results / f"{table}.jsonl")}
+    fitting = [scenario for scenario in scenarios if scenario.fits(config)]
+    return [scenario for scenario in fitting if (config, scenario, settings) not in done]
+
+
+def plan_network(
+    table: str,
+    space: LearnedSpace,
+    scenarios: Sequence[Scenario],
+    results: Path,
+    *,
+    settings: Settings,
+    commit: str | None = None,
+    watch: Watch = lambda scenario, number, result: None,
+) -> list[dict[str, Any]]:
+    """Plan with one network, and add a record for every scenario to ``results/<table>.jsonl``."""
+    began = time.monotonic()
+    codes = encode_states(space.model, space.domain, space.domain.configurations())
+    health = latent_health(space.model, space.domain, codes=codes)
+    records = []
+    with LatentPlanner(space.model, space.domain, encoding=settings.encoding, codes=codes) as ready:
+        # What is done once for all scenarios is charged to all of them alike.
+        once = (time.monotonic() - began) / max(1, len(scenarios))
+        for scenario in scenarios:
+            began, found = time.monotonic(), []
+            for problem in problems_of(space.domain, scenario, settings.seed):
+                result = ready.solve(problem.init, problem.goal, heuristic=settings.heuristic)
+                found.append((problem, result))
+                watch(scenario, len(found), result)
+            seconds = once + time.monotonic() - began
+            record = record_of(table, space.config, scenario, settings, found, health)
+            record |= {
+                "members": 1,
+                "seconds": round(seconds, 2),
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "environment": environment.describe(device_of(space.model), commit),
+            }
+            store.append(results / f"{table}.jsonl", [record])
+            records.append(record)
+    return records
+
+
+def record_of(
+    table: str,
+    config: Config,
+    scenario: Scenario,
+    settings: Settings,
+    found: Sequence[tuple[Problem, Result]],
+    health: LatentHealth,
+) -> dict[str, Any]:
+    """What a record says of the problems themselves; where they were solved is added to it."""
+    results = [result for _, result in found]
+    reports = [result.report for result in results if result.report is not None]
+    described = _described(table, config, scenario, settings)
+    return {
+        "run": _identity(described),
+        "table": table,
+        "scenario": scenario.name,
+        "loss": config.loss,
+        "seed": config.seed,
+        "metrics": {
+            "solved": sum(result.valid for result in results),
+            "optimal": sum(report.optimal for report in reports),
+            "found": len(reports),
+            "problems": len(results),
+        },
+        "history": {},
+        "health": health.as_dict(),
+        "problems": [_problem_record(problem, result) for problem, result in found],
+        "config": described,
+    }
+
+
+def _problem_record(problem: Problem, result: Result) -> dict[str, Any]:
+    report, failure = result.report, failure_of(result)
+    return {
+        "name": problem.name,
+        "outcome": str(result.outcome),
+        "valid": result.valid,
+        "failure": None if failure is None else str(failure),
+        "length": None if report is None else report.length,
+        "optimum": None if report is None else report.optimum,
+        "faults": [str(fault) for fault in report.faults] if report else [result.reason],
+        "shared": result.shared,
+        "expanded": None if result.search is None else result.search.expanded,
+        "peak_mb": None if result.search is None else result.search.peak_mb,
+        "seconds": {name: round(seconds, 3) for name, seconds in result.seconds.items()},
+    }
+
+
+def _described(
+    table: str, config: Config, scenario: Scenario, settings: Settings
+) -> dict[str, Any]:
+    """Everything that decides a record: how the network was trained, and what is planned."""
+    trained = asdict(config)
+    return trained | {
+        "table": table,
+        "scenario": scenario.name,
+        "trained": {"table": config.table, "scenario": config.scenario},
+        "planning": asdict(scenario) | asdict(settings),
+    }
+
+
+def _done(described: dict[str, Any]) -> tuple[Config, Scenario, Settings]:
+    """The way back from `_described`."""
+    trained = {name: described[name] for name in described if name not in ("trained", "planning")}
+    planning = dict(described["planning"])
+    names = [field.name for field in fields(Scenario) if field.name in planning]
+    scenario = Scenario(**{name: planning.pop(name) for name in names})
+    return config_from(trained | described["trained"]), scenario, Settings(**planning)
+
+
+def _identity(described: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,205 @@
+"""``setwise plan blocksworld``: from an archive of patches to a network, a plan and its pictures.
+
+The photographs are painted, so that nothing has to be rendered: two blocks on three stacks, in two
+colours, brighter where they are of metal. The network is trained for a moment only; that plans over
+pictures can be right is shown in test_planning_blocks.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from setwise import cli
+from setwise.data.blocksworld import Blocksworld
+from setwise.data.blocksworld_archive import PATCH, BlocksworldArchive
+from setwise.experiments import checkpoint
+from setwise.experiments.blocks import archive_of, with_archive
+from setwise.experiments.config import Autoencoder, BlocksData, Config, Schedule
+from setwise.experiments.recipes import table5
+from setwise.experiments.reproduce import reproduce
+from setwise.planning import BlocksDomain
+from setwise.planning.learned import choose_network, open_space
+from setwise.planning.table5 import PAPER, Settings, plan_network, problems_of
+
+WORLD = Blocksworld(blocks=2, stacks=3)
+DATA = BlocksData(
+    blocks=2,
+    states=48,
+    width=60,
+    height=40,
+    train=48,
+    patch_channels=4,
+    patch_epochs=5,
+    patch_batch=24,
+    patch_rate=3e-3,
+)
+COLOURS = np.array([[0.9, 0.2, 0.1], [0.1, 0.3, 0.9]])
+
+
+def painted(seed: int = DATA.seed) -> BlocksworldArchive:
+    """All states in the order of a sample, as ``setwise data blocksworld`` writes them."""
+    random = np.random.default_rng(0)
+    states = WORLD.sample(DATA.states, seed)
+    stack, level, metal = (column.numpy() for column in states.unbind(-1))
+    shade = np.where(metal, 1.0, 0.4)[..., None, None, None]
+    patches = COLOURS[:, None, None] * shade * np.ones((PATCH, PATCH, 1))
+    patches = (patches + random.normal(0, 0.02, patches.shape)).clip(0, 1)
+    x, y = 5 + 18 * stack + random.integers(0, 2, stack.shape), 25 - 12 * level
+    boxes = np.stack([x, y, x + 12, y + 12], axis=-1).astype(np.uint16)
+    pairs = WORLD.rank(states).argsort()[WORLD.transitions()].numpy()
+    images = (255 * patches).astype(np.uint8)
+    return BlocksworldArchive(images, boxes, (DATA.height, DATA.width), pairs)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of runs with the archive and a network that learned from it."""
+    folder = tmp_path_factory.mktemp("photographs")
+    path = archive_of(DATA, folder)
+    path.parent.mkdir()
+    painted().write(path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        reproduce(
+            [config(folder)], "cpu", folder, folder, keep=lambda found: kept(folder), data=folder
+        )
+        yield folder
+    finally:
+        torch.set_num_threads(threads)
+
+
+def config(folder: Path, data: BlocksData | None = None) -> Config:
+    return replace(
+        table5.blocks("SH", 0),
+        data=data or with_archive(DATA, folder),
+        network=Autoencoder(
+            element_widths=(64, 64), widths=(64,), latent=16, decoder_width=64, dropout=0.0
+        ),
+        schedule=Schedule(epochs=5, batch=24, evaluations=1),
+    )
+
+
+def kept(folder: Path) -> list[str]:
+    return [config(folder).identity]
+
+
+def network(folder: Path) -> Path:
+    return folder / "networks5" / f"{config(folder).identity}.safetensors"
+
+
+def test_the_network_knows_all_states(folder: Path) -> None:
+    assert choose_network("blocksworld", folder) == network(folder)
+    space = open_space(network(folder), folder)
+    assert isinstance(space.domain, BlocksDomain)
+    assert space.domain.world == WORLD
+    # Vectors come in the order of the archive and lie in that of the ranks.
+    states = space.domain.configurations()
+    assert space.domain._recogniser.nearest(space.domain.objects(states))[0].equal(torch.arange(48))
+    # What is drawn is the archive's own picture, as far as so short a training goes.
+    assert space.pictures is not None
+    drawn = space.pictures.pictures(space.domain.objects(states[:1]))
+    assert drawn.shape == (1, 3, DATA.height, DATA.width)
+
+
+def test_a_problem(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--runs", str(folder), "--data", str(folder), "--output", str(tmp_path)]
+    code = cli.main(["plan", "blocksworld", "--steps", "3", "--seed", "1", *options])
+    said = capsys.readouterr().out
+    assert "of 48 states come back" in said
+    assert "init       [1] [0] []\ngoal       [1*] [] [0]" in said
+    assert "outcome    solved" in said
+    [record] = json.loads((tmp_path / "plans.json").read_text())
+    assert code == (0 if record["valid"] else 1)
+    length = record["report"]["length"]
+    with Image.open(tmp_path / "blocks-2x3-3-seed1.png") as strip:
+        assert strip.width >= (length + 1) * DATA.width
+    with Image.open(tmp_path / "blocks-2x3-3-seed1-animation.png") as movie:
+        assert movie.n_frames > length
+
+
+def test_a_diverged_network(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It solves nothing, and that is said, drawn and written like any other failure."""
+    tensors, facts = checkpoint.read(network(folder))
+    broken = {n: t * torch.nan if t.is_floating_point() else t for n, t in tensors.items()}
+    file = tmp_path / "x.safetensors"
+    checkpoint.write(file, broken, facts)
+    options = ["--network", str(file), "--data", str(folder), "--output", str(tmp_path)]
+    assert cli.main(["plan", "blocksworld", "--steps", "3", *options]) == 1
+    said = capsys.readouterr().out
+    assert "decoding   0 of 48 states come back" in said
+    assert "has values that are no finite numbers" in said
+    text = (tmp_path / "plans.json").read_text()
+    [record] = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert record["valid"] is False
+    assert (tmp_path / "blocks-2x3-3-seed0.png").exists()
+
+
+def test_the_table(folder: Path, tmp_path: Path) -> None:
+    """The scenarios of the Blocksworld start anywhere; every problem gets its class."""
+    scenario = replace(PAPER["blocks-3"], problems=3)
+    space = open_space(network(folder), folder)
+    [record] = plan_network("table5", space, [scenario], tmp_path, settings=Settings())
+    assert record["scenario"] == "blocks-3"
+    assert len(record["problems"]) == 3
+    for problem in record["problems"]:
+        assert problem["valid"] == (problem["failure"] is None)
+    inits = [one.init for one in problems_of(space.domain, scenario, seed=0)]
+    assert not inits[0].equal(inits[1])
+
+
+def trained_on(archive: BlocksworldArchive, data: BlocksData, folder: Path) -> Path:
+    """A network that has just begun to learn from other pictures."""
+    path = archive_of(data, folder)
+    path.parent.mkdir()
+    archive.write(path)
+    data = replace(with_archive(data, folder), patch_epochs=1)
+    other = replace(
+        config(folder, data), schedule=Schedule(epochs=1, batch=data.train // 2, evaluations=1)
+    )
+    reproduce([other], "cpu", folder, folder, keep=lambda found: [other.identity], data=folder)
+    return folder / other.table / f"{other.identity}.safetensors"
+
+
+def test_not_all_states_are_there(tmp_path: Path) -> None:
+    archive, fewer = painted(), replace(DATA, states=40, train=40)
+    some = replace(
+        archive,
+        patches=archive.patches[:40],
+        boxes=archive.boxes[:40],
+        transitions=archive.transitions[(archive.transitions < 40).all(-1)],
+    )
+    file = trained_on(some, fewer, tmp_path)
+    with pytest.raises(ValueError, match=r"^data: planning needs pictures of all 48 states"):
+        open_space(file, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["other order", "no transitions", "one missing"])
+def test_pictures_of_which_it_is_not_known_what_they_show(kind: str, tmp_path: Path) -> None:
+    """Taken for those of the usual order, every plan would be about other states."""
+    archive = painted(seed=7) if kind == "other order" else painted()
+    left_out = {"other order": 0, "no transitions": len(archive.transitions), "one missing": 1}
+    pairs = archive.transitions[left_out[kind] :]
+    file = trained_on(replace(archive, transitions=pairs), DATA, tmp_path)
+    with pytest.raises(ValueError, match=r"states-48\.npz: its transitions are not those of"):
+        open_space(file, tmp_path)
+
+
+def test_a_damaged_file_is_left_out(folder: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "networks5"
+    runs.mkdir()
+    whole = network(folder).read_bytes()
+    (runs / "a.safetensors").write_bytes(whole[: len(whole) // 2])
+    (runs / "b.safetensors").write_bytes(whole)
+    with pytest.warns(UserWarning, match=r"left out: .*a\.safetensors: damaged"):
+        assert choose_network("blocksworld", tmp_path) == runs / "b.safetensors"

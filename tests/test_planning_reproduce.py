@@ -1,0 +1,96 @@
+"""``setwise reproduce table5`` as far as nothing is trained: what it refuses and takes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from setwise import cli
+from setwise.cli import plans
+from setwise.experiments import checkpoint, store
+from setwise.experiments.recipes import table1
+from setwise.experiments.train import StoppedError
+from setwise.planning.table5 import PAPER
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["--facts", "x.pl"], ["--relation", "near"], ["--rule", "a(X) :- b(X)"]),
+        *(["--symmetric", "near"], ["--clauses", "5", "5"], ["--cost"], ["--keep", "none"]),
+        *(["--keep", "all"], ["--tensorboard", "logs"]),
+    ],
+)
+def test_options_of_other_tables_are_refused(options: list[str], capsys: Captured) -> None:
+    assert cli.main(["reproduce", "table5", "--preset", "quick", *options]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"{options[0]}: not for table5, ")
+    assert said.err.count("\n") == 1
+    assert not said.out
+
+
+def test_ctrl_c_in_training(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def training(*arguments: Any, **options: Any) -> None:
+        assert options["save_every"] == 7.0
+        os.kill(os.getpid(), signal.SIGINT)
+        assert options["stop"]()
+        raise StoppedError
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("setwise.experiments.reproduce.reproduce", training)
+    command = ["reproduce", "table5", "--preset", "quick", "--save-every", "7"]
+    assert cli.main(command) == 130
+    assert "stopped, the training is saved; to go on: setwise" in capsys.readouterr().err
+
+
+def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Captured) -> None:
+    """Whatever the files are called; other scenarios, losses and seeds are left aside."""
+    kept = {
+        "wanted": table1.paper("4", "SH", 3),
+        "too": table1.paper("4", "A1H", 0),
+        "other-scenario": table1.paper("3", "SH", 3),
+        "other-loss": table1.paper("4", "H", 3),
+        "other-size": table1.quick("4", "SH", 3),
+    }
+    for name, config in kept.items():
+        path = tmp_path / "table1" / f"{name}.safetensors"
+        checkpoint.write(path, {"x": torch.zeros(1)}, {"config": asdict(config)})
+    options = argparse.Namespace(
+        preset="paper",
+        runs=tmp_path,
+        results=tmp_path / "results",
+        seeds=None,
+        losses=("H", "SH", "A1H", "H1H"),
+    )
+    found = plans._networks(options, [PAPER["puzzle-7"]], "cpu")
+    assert [(path.stem, config) for path, config in found] == [
+        ("wanted", kept["wanted"]),
+        ("too", kept["too"]),
+    ]
+    # What is not kept is said, with the commands that train it.
+    command = "setwise reproduce table1 --scenarios 4 --losses {} --seeds {} --keep all --runs"
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("left out, not kept: SH, seeds 0,1,2,4,5,6,7,8,9; train with ")
+    assert command.format("SH", "0,1,2,4,5,6,7,8,9") in first
+    assert command.format("A1H", "1,2,3,4,5,6,7,8,9") in second
+    assert shlex.split(second)[-2:] == ["--results", str(tmp_path / "results")]
+    # Records that are there would keep it from being trained.
+    lost = {"config": asdict(table1.paper("4", "SH", 5))}
+    store.append(tmp_path / "results" / "table1.jsonl", [lost])
+    plans._networks(options, [PAPER["puzzle-7"]], "cpu")
+    first = capsys.readouterr().err.splitlines()[0]
+    assert shlex.split(first)[-2:] == ["--results", str(tmp_path / "records")]
+    options.seeds = [3]
+    assert [p.stem for p, _ in plans._networks(options, [PAPER["puzzle-7"]], "cpu")] == ["wanted"]
