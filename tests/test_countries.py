@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from setwise.data import KnowledgeBase, RuleEncoding, chain_rule, load_countries
+from setwise.data.countries import PAPER_CLAUSES
 
 # Clauses of neighbor-n: ours, as the module's text gives them, and the paper's.
 CLAUSES = {2: (2832, 2858), 3: (10888, 11000), 4: (39254, 39878), 5: (134988, 137738)}
@@ -124,6 +125,7 @@ def test_counts_of_clauses(kb: KnowledgeBase, n: int) -> None:
     ours, papers = CLAUSES[n]
     assert sum(paths((start,), n) for start in table) == ours
     assert len(chain_rule("neighbor", n).ground(kb)) == ours
+    assert papers == PAPER_CLAUSES[n]
     assert abs(ours / papers - 1) < 0.03
 
 

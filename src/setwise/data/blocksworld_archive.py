@@ -20,6 +20,25 @@ from numpy.typing import NDArray
 PATCH = 32  # pixels along each side
 
 
+def archive_name(states: int) -> str:
+    """What `setwise data` calls the archive of so many states.
+
+    >>> archive_name(2500)
+    'states-2500.npz'
+    """
+    return f"states-{states}.npz"
+
+
+def folder_name(blocks: int, width: int = 300, height: int = 200) -> str:
+    """What it calls a folder of pictures, unless told otherwise.
+
+    >>> folder_name(5), folder_name(4, 150, 100)
+    ('blocksworld-5', 'blocksworld-4-150x100')
+    """
+    size = "" if (width, height) == (300, 200) else f"-{width}x{height}"
+    return f"blocksworld-{blocks}{size}"
+
+
 @dataclass(frozen=True)
 class BlocksworldArchive:
     """The blocks of each state, cut out of its picture, and where they were cut.

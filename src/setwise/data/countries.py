@@ -21,6 +21,9 @@ from importlib.resources import files
 
 from setwise.data.knowledge import KnowledgeBase
 
+# How many clauses of neighbor-n the paper has.
+PAPER_CLAUSES = {2: 2858, 3: 11000, 4: 39878, 5: 137738}
+
 
 def load_countries() -> KnowledgeBase:
     """The neighbour relation between 163 countries, in both directions.

@@ -1,0 +1,141 @@
+"""Table 4 over a user's own file of facts: the network and training of a preset, other data.
+
+A scenario of the preset gives the length of a chain of relations; or a rule that the user wrote
+takes the place of chains. The table is named after the file, as in ``table4-facts-family-quick``,
+and the scenarios after the head, as in ``grandparent-900-random``: neither is a name of the
+paper's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from setwise.data import KnowledgeBase, Rule, RuleEncoding, chain_rule
+from setwise.experiments.clauses import fingerprint, own_encoding
+from setwise.experiments.config import Config, FactsData, Loss, RulesData
+from setwise.experiments.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class OwnFacts:
+    """A file of facts and what to learn from it: one rule, or chains of one relation."""
+
+    file: Path
+    sha256: str
+    symmetric: tuple[str, ...]
+    kb: KnowledgeBase
+    # Either the one or the other.
+    rule: Rule | None
+    relation: str | None
+
+    @classmethod
+    def read(
+        cls,
+        file: Path,
+        *,
+        relation: str | None = None,
+        rule: str | None = None,
+        symmetric: Sequence[str] = (),
+    ) -> OwnFacts:
+        """Without a rule and a relation, the only relation of the file is followed."""
+        kb = KnowledgeBase.read(file, symmetric=symmetric)
+        if rule is None and relation is None:
+            if len(kb.facts) > 1:
+                raise ValueError(
+                    f"{file}: holds facts of {', '.join(sorted(kb.facts))}; name one of them with "
+                    f"--relation, or write a rule with --rule"
+                )
+            (relation,) = kb.facts
+        parsed = None if rule is None else Rule.parse(rule)
+        own = cls(file, fingerprint(file), tuple(sorted(symmetric)), kb, parsed, relation)
+        own.encoding(n=2)  # complains about relations that are not there
+        return own
+
+    def encoding(self, n: int) -> RuleEncoding:
+        """Of the rule, or of the chain of ``n`` steps."""
+        return own_encoding(self.kb, self.rule or chain_rule(self.relation or "", n))
+
+
+def own_recipe(recipe: Recipe, own: OwnFacts, clauses: tuple[int, int] | None = None) -> Recipe:
+    """A preset of Table 4 on a user's facts.
+
+    ``clauses`` to train on and to hold out take the place of the preset's numbers.
+    """
+    models = {scenario: recipe.config(scenario, "SH", 0) for scenario in recipe.scenarios}
+    if own.rule is not None:
+        models = _nearest(models, len(own.rule.body))
+    found: dict[str, tuple[str, FactsData]] = {}
+    for scenario, model in models.items():
+        theirs = _of_countries(model)
+        rule = own.encoding(theirs.n).rule
+        train, test = clauses or (theirs.train, theirs.test)
+        data = FactsData(
+            file=str(own.file),
+            sha256=own.sha256,
+            rule=str(rule),
+            symmetric=own.symmetric,
+            train=train,
+            test=test,
+            scored_as=theirs.scored_as,
+            seed=theirs.seed,
+        )
+        order = "random" if model.shuffle_target else "fixed"
+        # With clauses given, scenarios that differed in their numbers alone become one.
+        found.setdefault(f"{_plain(rule.predicate)}-{train}-{order}", (scenario, data))
+
+    def config(scenario: str, loss: Loss, seed: int) -> Config:
+        model_scenario, data = found[scenario]
+        model = recipe.config(model_scenario, loss, seed)
+        paper, _, preset = model.table.partition("-")
+        table = "-".join(filter(None, [paper, "facts", _plain(own.file.stem), preset]))
+        schedule = replace(model.schedule, batch=min(model.schedule.batch, data.train))
+        return replace(model, table=table, scenario=scenario, data=data, schedule=schedule)
+
+    return Recipe(config, tuple(found), recipe.seeds)
+
+
+def require_clauses(own: OwnFacts, configs: Sequence[Config]) -> None:
+    """Refuse scenarios that ask for more clauses than their rule has, and say what would do."""
+    wanted = {c.scenario: c.data for c in configs if isinstance(c.data, FactsData)}
+    counts = {}
+    for text in {data.rule for data in wanted.values()}:
+        encoding = own_encoding(own.kb, Rule.parse(text))
+        counts[text] = len(encoding.rule.ground(encoding.kb))
+    short = {s: d for s, d in wanted.items() if d.train + d.test > counts[d.rule]}
+    if not short:
+        return
+    lines = [f"{own.file}: too few clauses to train on and to hold out"]
+    for data in dict.fromkeys(short.values()):
+        names = ", ".join(scenario for scenario in short if short[scenario] == data)
+        asked = f"asks for {data.train} + {data.test}"
+        lines.append(f"  {names}: {asked} of the {counts[data.rule]} there are")
+    possible = [scenario for scenario in wanted if scenario not in short]
+    ways = [f"--scenarios {' '.join(possible)}"] if possible else []
+    fewest = min(counts[data.rule] for data in short.values())
+    test = max(1, fewest // 10)
+    if fewest - test >= 2:  # batch normalisation needs two examples
+        named = next(s.replace(f"-{d.train}-", f"-{fewest - test}-") for s, d in short.items())
+        ways.append(f"--clauses {fewest - test} {test}, with scenarios such as {named}")
+    lines.append(f"possible: {' or '.join(ways)}" if ways else "no split of so few is possible")
+    raise ValueError("\n".join(lines))
+
+
+def _of_countries(config: Config) -> RulesData:
+    if not isinstance(config.data, RulesData):
+        raise ValueError(f"{config.table}: facts are for table4, which is about rules")
+    return config.data
+
+
+def _nearest(models: dict[str, Config], atoms: int) -> dict[str, Config]:
+    """The scenarios of the chain that is nearest to a body in its number of atoms."""
+    lengths = {scenario: _of_countries(model).n for scenario, model in models.items()}
+    n = min(set(lengths.values()), key=lambda n: (abs(n - atoms), n))
+    return {scenario: models[scenario] for scenario in models if lengths[scenario] == n}
+
+
+def _plain(name: str) -> str:
+    """A name with nothing in it that could be taken for a separator."""
+    return re.sub(r"\W+", "_", name)
