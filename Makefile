@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test check format bench docs clean
+.PHONY: test check format bench docs site clean
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
@@ -14,6 +14,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(MAKE) --no-print-directory site
 
 format: $(STAMP)
 	$(BIN)/ruff format .
@@ -28,6 +29,10 @@ docs: $(STAMP)
 	$(BIN)/python docs/figures/kernels.py
 	$(BIN)/python docs/figures/results.py
 
+# The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -35,4 +40,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis site
