@@ -24,15 +24,23 @@ BELOW: dict[str, set[str]] = {
     "environment": {"the public names"},
     "experiments": {"the public names", "environment", "features", "metrics", "models", "data"},
     "render": {"data"},
-    "planning": {"data"},
+    "planning": {"data", "environment", "experiments", "features", "models"},
     "bench": {"the public names", "environment"},
     "report": {"experiments"},
-    "cli": {"bench", "environment", "experiments", "report"},
+    "cli": {
+        *("the public names", "bench", "data", "environment", "experiments"),
+        *("planning", "render", "report"),
+    },
 }
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
 # Files that need an optional package; everything else reaches them by a lazy import alone.
 OPTIONAL = {
     Path("cli/bench.py"): {"matplotlib"},
+    Path("cli/data.py"): {"rich"},
+    Path("cli/doctor.py"): {"rich"},
+    Path("cli/pictures.py"): {"rich"},
+    Path("cli/plan.py"): {"PIL", "sklearn"},
+    Path("cli/plans.py"): {"rich"},
     Path("cli/reproduce.py"): {"rich"},
     Path("cli/tables.py"): {"rich"},
     Path("cli/watch.py"): {"rich"},
@@ -43,6 +51,9 @@ OPTIONAL = {
     Path("experiments/checkpoint.py"): {"safetensors"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
+    Path("planning/pictures.py"): {"PIL"},
+    Path("planning/show.py"): {"PIL"},
+    Path("planning/tiles.py"): {"PIL", "sklearn"},
     Path("render/blender.py"): {"PIL"},
     # Run by Blender's own Python.
     Path("render/blender_script.py"): {"bpy", "mathutils"},
@@ -50,6 +61,7 @@ OPTIONAL = {
     Path("render/mitsuba.py"): {"drjit", "mitsuba"},
     Path("render/patches.py"): {"PIL"},
     Path("report/figures.py"): {"matplotlib", "PIL"},
+    Path("report/pictures.py"): {"matplotlib", "PIL"},
     **{path.relative_to(SOURCE): {"triton"} for path in (SOURCE / "kernels/triton").glob("*.py")},
 }
 
@@ -90,11 +102,21 @@ def test_imports_point_downwards(path: Path) -> None:
             assert below in BELOW[room] | {room}, f"{room} must not import {below}"
 
 
+def test_planning_itself_needs_no_experiments() -> None:
+    """Any coder will do; only what opens trained networks and counts problems knows of them."""
+    knowing = {
+        path.name
+        for path in (SOURCE / "planning").glob("*.py")
+        if any(name.startswith("setwise.experiments") for name in _imports(path))
+    }
+    assert knowing == {"learned.py", "table5.py"}
+
+
 def test_reports_never_train() -> None:
     """They know of experiments what a record holds, and no more."""
     names = {name for path in (SOURCE / "report").glob("*.py") for name in _imports(path)}
     known = {name.split(".")[2] for name in names if name.startswith("setwise.experiments.")}
-    assert known == {"config", "store"}
+    assert known == {"config", "reconstructions", "store"}
 
 
 def test_the_library_imports_without_optional_packages() -> None:

@@ -194,6 +194,26 @@ def test_records_of_another_setting_are_left_alone(
     assert f"schedule.epochs ({EPOCHS} and 7)" in capsys.readouterr().err
 
 
+def test_the_cost_is_measured_and_recorded(
+    command: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    assert cli.main([*command, "--cost", "--commit", "abc"]) == 0
+    assert "8 networks together took" in " ".join(capsys.readouterr().err.split())
+    (line,) = (tmp_path / "results" / "cost.jsonl").read_text().splitlines()
+    cost = json.loads(line)
+    assert (cost["table"], cost["networks"]) == ("table1-tiny", 8)
+    assert cost["environment"]["commit"] == "abc"
+    first = json.loads((tmp_path / "results" / "table1-tiny.jsonl").read_text().splitlines()[0])
+    assert cost["seconds"] == pytest.approx(first["seconds"])
+    for way in ("plain", "compiled"):
+        assert cost["seconds_alone"][way] > 0
+        expected = 8 * cost["seconds_alone"][way] / cost["seconds"]
+        assert cost["times_faster"][way] == pytest.approx(expected)
+    assert cli.main([*command, "--cost"]) == 0
+    assert "--cost: nothing was trained" in capsys.readouterr().err
+    assert len((tmp_path / "results" / "cost.jsonl").read_text().splitlines()) == 1
+
+
 def test_tables_with_nothing_recorded(tmp_path: Path, capsys: Captured) -> None:
     folder = ["--results", str(tmp_path / "results")]
     assert cli.main(["tables", *folder]) == 1

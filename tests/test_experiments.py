@@ -40,7 +40,7 @@ from setwise.experiments.config import (
     config_from,
 )
 from setwise.experiments.ensemble import Batch
-from setwise.experiments.evaluate import success_of
+from setwise.experiments.evaluate import measured
 from setwise.experiments.recipes import RECIPES, table1
 from setwise.experiments.task import Task, build_network, load_task
 from setwise.experiments.train import Progress, Result, StoppedError, Training
@@ -111,8 +111,8 @@ def raise_at(
 
 @pytest.fixture
 def in_double_precision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def load_double(data: Any) -> Task:
-        task = load_task(data)
+    def load_double(data: Any, *place: Any) -> Task:
+        task = load_task(data, *place)
         elements = None if task.elements is None else task.elements.double()
         inputs, targets = task.inputs.double(), task.targets.double()
         return replace(task, inputs=inputs, targets=targets, elements=elements)
@@ -185,9 +185,10 @@ class TestMembers:
         assert_equals_alone(configs, 3e-2)
 
     @pytest.mark.usefixtures("in_double_precision")
+    @pytest.mark.parametrize("softness", [1.0, 4.0])
     @pytest.mark.parametrize("config", [puzzle_config, rules_config])
-    def test_a_member_equals_an_ordinary_training_loop(self, config: Any) -> None:
-        together, results = trained(everyone(config, temperature_start=1.0))
+    def test_a_member_equals_an_ordinary_training_loop(self, config: Any, softness: float) -> None:
+        together, results = trained(everyone(config, temperature_start=1.0, softness=softness))
         losses = {
             "H": sw.ordered_cross_entropy,
             "SH": sw.set_cross_entropy,
@@ -211,7 +212,10 @@ class TestMembers:
                     batch.move(step)
                     (inputs,), (targets,) = batch.draw()
                     logits = network(inputs, torch.tensor(temperature))
-                    loss = losses[own.loss](logits, targets, task.features)
+                    options = {}
+                    if own.loss == "SH":
+                        options = {"temperature": softness ** max(0.0, 1 - share / 0.6)}
+                    loss = losses[own.loss](logits, targets, task.features, **options)
                     optimiser.zero_grad()
                     loss.backward()
                     optimiser.step()
@@ -252,11 +256,11 @@ def test_results_are_measured_on_the_sets_in_the_order_of_the_scenario(
     """And the curves on what training reads: the same function of the same sets."""
     calls: list[Any] = []
 
-    def spy(*given: Any) -> Any:
+    def spy(*given: Any, **rows: Any) -> Any:
         calls.append(given[2:])
-        return success_of(*given)
+        return measured(*given, **rows)
 
-    monkeypatch.setattr(train, "success_of", spy)
+    monkeypatch.setattr(train, "measured", spy)
     training, _ = trained([puzzle_config(seed=seed) for seed in (0, 1)])
     assert calls == [(), (), (), (), (training.configs,)]
 
@@ -461,7 +465,7 @@ class TestEvaluation:
     def presented(self) -> Tensor:
         """The sets [K, S, N, F] that an ensemble reads; it answers with them and succeeds."""
         echo: Any = Echo(3, lambda sets: 9 * sets - 4)
-        for values in success_of(echo, TASK, self.CONFIGS):
+        for values in measured(echo, TASK, self.CONFIGS).values():
             assert values.eq(torch.ones(3, 24)).all()
         return torch.cat(echo.read, dim=1)
 
@@ -485,7 +489,7 @@ class TestEvaluation:
 
     def test_without_configs_counts_are_read_as_in_training(self) -> None:
         echo: Any = Echo(2, lambda counts: torch.zeros(2, 24, 4, 8))
-        found, _ = success_of(echo, TASK)
+        found = measured(echo, TASK)["success"]
         assert torch.cat(echo.read, 1).equal(TASK.inputs.expand(2, -1, -1))
         assert found.eq(0).all()
 
@@ -499,7 +503,7 @@ class TestEvaluation:
             return logits
 
         echo: Any = Echo(3, answer)
-        for values in success_of(echo, TASK, self.CONFIGS):
+        for values in measured(echo, TASK, self.CONFIGS).values():
             assert values.logical_not().nonzero().tolist() == [[0, 5], [2, 7]]
 
     @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -514,7 +518,7 @@ class TestEvaluation:
             return logits
 
         echo: Any = Echo(2, answer)
-        for values in success_of(echo, task):
+        for values in measured(echo, task).values():
             assert values.tolist() == [[1, 1, 1], [0, 0, 1]]
 
     def test_of_more_outputs_than_targets_only_the_strict_count_complains(self) -> None:
@@ -526,9 +530,9 @@ class TestEvaluation:
             return logits
 
         echo: Any = Echo(1, answer)
-        found, exact = success_of(echo, doubled, self.CONFIGS[:1])
-        assert found.eq(1).all()
-        assert exact.eq(0).all()
+        found = measured(echo, doubled, self.CONFIGS[:1])
+        assert found["success"].eq(1).all()
+        assert found["exact"].eq(0).all()
 
 
 # Interruption
@@ -819,7 +823,7 @@ class TestReproduce:
         seen: list[str] = []
 
         def watch(training: Training, progress: Progress) -> None:
-            assert len(progress.losses) == len(progress.success) == len(training.configs)
+            assert len(progress.losses) == len(progress.score) == len(training.configs)
             seen.extend(config.identity for config in training.configs)
 
         def run(configs: Sequence[Config]) -> int:
@@ -856,11 +860,8 @@ class TestReproduce:
             assert record["history"]["success"][-1] == 0.0
         assert len(store.read(tmp_path / "tiny.jsonl")) == 4
 
-    def test_an_interrupted_command_goes_on_where_it_was(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_interrupted_command_goes_on_where_it_was(self, tmp_path: Path) -> None:
         """Beside others, which train other seeds of the same ensemble into the same folders."""
-        monkeypatch.setattr(reproduce, "Training", partial(Training, save_every=0))
         results, runs = tmp_path / "results", tmp_path / "runs"
         mine, theirs = self.CONFIGS[:2], self.CONFIGS[2:]
         for configs, epoch in [(mine, 3), (theirs, 2)]:
@@ -872,6 +873,7 @@ class TestReproduce:
                     results,
                     runs,
                     watch=lambda _, progress, stop=stop: stop(progress),
+                    save_every=0,
                 )
         assert not results.exists()
         assert sorted(state_of(path) for path in runs.rglob("*.ckpt")) == [1, 2]

@@ -11,7 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from setwise.cli import plans
 from setwise.cli.errors import CommandError
+from setwise.cli.facts import add_clauses, add_facts, on_facts, require_clauses
+from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import LOSSES, Config
 from setwise.experiments.recipes import RECIPES
@@ -31,7 +34,7 @@ INTERRUPTED = 130  # as shells count a process that Ctrl-C ended
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
     parser = commands.add_parser("reproduce", help="train what a table of the paper shows")
-    parser.add_argument("table", choices=list(RECIPES))
+    parser.add_argument("table", choices=[*RECIPES, plans.TABLE])
     presets = sorted({preset for recipes in RECIPES.values() for preset in recipes})
     parser.add_argument("--preset", default="paper", help=f"{', '.join(presets)}; default: paper")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
@@ -41,14 +44,20 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add = parser.add_argument
     add("--results", type=Path, default=Path("results"), help="folder of records; default: results")
     add("--runs", type=Path, default=Path("runs"), help="folder of checkpoints; default: runs")
+    add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
+    add("--save-every", type=float, default=300.0, metavar="S", help="seconds; default: 300")
     add("--commit", help="recorded with every run; default: asked of git")
     add(
         "--keep",
         choices=["none", "best", "all"],
-        default="none",
-        help="which trained networks to keep in --runs: best is one a loss and scenario",
+        help="trained networks to keep in --runs: best is one a loss and scenario; default: none",
+    )
+    add(
+        "--cost", action="store_true", help="then time one network alone, and record what was saved"
     )
     add("--tensorboard", type=Path, metavar="DIR", help="write logs for TensorBoard to this folder")
+    add_facts(parser)
+    add_clauses(parser)
     parser.set_defaults(run=_run, extra="experiments")
 
 
@@ -78,12 +87,23 @@ def _run(options: argparse.Namespace) -> int:
     from setwise.experiments.reproduce import ensembles, reproduce
     from setwise.experiments.train import StoppedError
 
+    if options.table == plans.TABLE:
+        try:
+            return plans.run(options, _device(options.device))
+        except (StoppedError, KeyboardInterrupt) as stopped:
+            trained = isinstance(stopped, StoppedError)
+            how = "the training is saved" if trained else "what was planned is recorded"
+            return _stopped(options, how)
     logs = _logs(options.tensorboard)
+    console = Console(stderr=True)
     configs, device = _configs(options), _device(options.device)
+    try:
+        configs = with_pictures(configs, options.data, console, options.results)
+    except KeyboardInterrupt:
+        return _stopped(options, "the pictures so far are kept")
     table = configs[0].table
     missing = _missing(table, configs, options.results)
     groups = ensembles(missing)
-    console = Console(stderr=True)
     _announce(console, options, len(configs), groups, device)
     with interruptible() as interrupt:
         watcher = Watcher(console, table, len(groups), interrupt)
@@ -104,17 +124,48 @@ def _run(options: argparse.Namespace) -> int:
                     watch=watch,
                     keep=_keeper(options.keep, table, options.results),
                     stop=interrupt,
+                    data=options.data,
+                    save_every=options.save_every,
                 )
         except (StoppedError, KeyboardInterrupt) as stopped:
             how = "saved" if isinstance(stopped, StoppedError) else "since the last checkpoint lost"
-            command = shlex.join(["setwise", *options.arguments])
-            print(f"stopped, {how}; to go on: {command}", file=sys.stderr)
-            return INTERRUPTED
+            return _stopped(options, how)
+        except (OSError, ValueError) as error:
+            raise CommandError(str(error)) from error
         finally:
             if logs:
                 logs.close()
+    if options.cost:
+        try:
+            _record_costs(console, groups, device, options)
+        except KeyboardInterrupt:
+            return _stopped(options, "what was trained is recorded, its cost is not")
     show(tables_console(), table, tables.read_tables(options.results)[table])
     return 0
+
+
+def _record_costs(
+    console: Console,
+    groups: Sequence[Sequence[Config]],
+    device: str,
+    options: argparse.Namespace,
+) -> None:
+    from setwise.experiments.cost import record_cost
+
+    if not groups:
+        console.print("--cost: nothing was trained, so that there is no time to compare with")
+    for group in groups:
+        trained = {config.identity for config in group}
+        records = tables.read_tables(options.results)[group[0].table]
+        seconds = tables.seconds([record for record in records if record["run"] in trained])
+        cost = record_cost(group, seconds, device, options.results, options.commit, options.data)
+        console.print(tables.said_of_costs([cost]), highlight=False)
+
+
+def _stopped(options: argparse.Namespace, how: str) -> int:
+    command = shlex.join(["setwise", *options.arguments])
+    print(f"stopped, {how}; to go on: {command}", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _configs(options: argparse.Namespace) -> list[Config]:
@@ -123,14 +174,17 @@ def _configs(options: argparse.Namespace) -> list[Config]:
         raise CommandError(
             f"--preset: {options.table} has no {options.preset}; it has {', '.join(presets)}"
         )
-    recipe = presets[options.preset]
+    recipe, own = on_facts(options, presets[options.preset])
     unknown = [name for name in options.scenarios or () if name not in recipe.scenarios]
     if unknown:
         raise CommandError(
             f"--scenarios: {options.table} with preset {options.preset} has no "
             f"{', '.join(unknown)}; it has {', '.join(recipe.scenarios)}"
         )
-    return recipe.configs(options.seeds, options.scenarios, options.losses)
+    configs = recipe.configs(options.seeds, options.scenarios, options.losses)
+    if own:
+        require_clauses(own, configs)
+    return configs
 
 
 def _device(name: str) -> str:
@@ -193,7 +247,7 @@ def _announce(
     console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
 
 
-def _keeper(which: str, table: str, results: Path) -> Keep:
+def _keeper(which: str | None, table: str, results: Path) -> Keep:
     """Which networks of an ensemble to keep: none, all, or those that are best of all recorded."""
     from setwise.experiments.reproduce import record_of
 

@@ -12,7 +12,7 @@ from setwise.experiments.train import Progress, Training
 
 
 class Logs:
-    """Writes the loss and the success of each run to ``folder/<table>/<scenario>-<loss>-<seed>``.
+    """Writes the loss and the score of each run to ``folder/<table>/<scenario>-<loss>-<seed>``.
 
     Call it at every evaluation.
     """
@@ -24,7 +24,7 @@ class Logs:
     def __call__(self, training: Training, progress: Progress) -> None:
         curves = {
             "loss": progress.losses,
-            "success": progress.success,
+            progress.metric: progress.score,
             "heldout": progress.heldout,
         }
         for k, config in enumerate(training.configs):

@@ -17,7 +17,7 @@ from rich.text import Text
 from setwise.cli.interrupt import Interrupt
 from setwise.experiments.config import LOSSES, Config
 from setwise.experiments.train import Progress, Training
-from setwise.report.paper import paper_table
+from setwise.report.paper import PaperTable, paper_table
 from setwise.report.tables import HELDOUT
 
 
@@ -27,8 +27,9 @@ class LossSummary:
 
     loss: str
     mean_loss: float
-    # For each scenario the success of the best run and of the median one.
-    success: dict[str, tuple[float, float]]
+    # For each scenario the number of the best run and of the median one.
+    score: dict[str, tuple[float, float]]
+    decimals: int = 2
 
 
 class Watcher:
@@ -40,7 +41,7 @@ class Watcher:
     def __init__(self, console: Console, table: str, ensembles: int, interrupt: Interrupt) -> None:
         self._console = console
         self._table, self._ensembles = table, ensembles
-        self._heldout = paper_table(table).metric == HELDOUT
+        self._paper = paper_table(table)
         self._interrupt = interrupt
         # Read by the thread that refreshes the terminal, hence set in one step. The training
         # itself is not held on to, nor is its memory.
@@ -65,7 +66,7 @@ class Watcher:
         self._since = time.perf_counter()
         self._latest = training.configs, progress
         if not self._console.is_terminal:
-            summaries = summarise(*self._latest, heldout=self._heldout)
+            summaries = summarise(*self._latest, self._paper)
             line = f"{self._header(progress, 0.0)} | {' | '.join(map(in_a_line, summaries))}"
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
@@ -82,11 +83,11 @@ class Watcher:
         if self._latest is None:
             return self._with_note(Text(f"{self._table}: first epochs, {clock(waited)} gone"))
         configs, progress = self._latest
-        summaries = summarise(configs, progress, heldout=self._heldout)
+        summaries = summarise(configs, progress, self._paper)
         header = Table.grid(padding=(0, 1))
         bar = ProgressBar(progress.epochs, progress.epoch, width=20)
         header.add_row(bar, Text(self._header(progress, waited)))
-        return self._with_note(header, as_table(summaries, heldout=self._heldout))
+        return self._with_note(header, as_table(summaries, _measured(progress, self._paper)))
 
     def _with_note(self, *parts: RenderableType) -> Group:
         if not self._interrupt.pressed:
@@ -94,49 +95,58 @@ class Watcher:
         return Group(*parts, Text("stopping after this epoch; Ctrl-C again to stop at once"))
 
 
-def summarise(configs: Sequence[Config], progress: Progress, *, heldout: bool) -> list[LossSummary]:
+def summarise(
+    configs: Sequence[Config], progress: Progress, paper: PaperTable
+) -> list[LossSummary]:
     """One for each loss, in the order of the paper; of all examples or of the held-out ones."""
     losses: dict[str, list[float]] = defaultdict(list)
-    success: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    rates = progress.heldout if heldout else progress.success
-    for config, loss, rate in zip(configs, progress.losses, rates, strict=True):
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found = progress.heldout if paper.metric == HELDOUT else progress.score
+    for config, loss, score in zip(configs, progress.losses, found, strict=True):
         losses[config.loss].append(loss)
-        success[config.loss][config.scenario].append(rate)
+        scores[config.loss][config.scenario].append(score)
     return [
         LossSummary(
             loss,
             fmean(losses[loss]),
-            {scenario: (max(rs), median(rs)) for scenario, rs in success[loss].items()},
+            {name: (paper.best_first(of)[0], median(of)) for name, of in scores[loss].items()},
+            decimals=2 if paper.better == "higher" else 3,  # errors are small numbers
         )
         for loss in LOSSES
         if loss in losses
     ]
 
 
+def _measured(progress: Progress, paper: PaperTable) -> str:
+    return "held out" if paper.metric == HELDOUT else progress.metric
+
+
 def in_a_line(summary: LossSummary) -> str:
-    """``SH 0.43 [1: 0.99 0.98, 2: 0.97 0.95]``: the loss, then best and median success.
+    """``SH 0.43 [1: 0.99 0.98, 2: 0.97 0.95]``: the loss, then best and median number.
 
     >>> in_a_line(LossSummary("SH", 0.4321, {"1": (0.99, 0.975), "2": (1.0, 0.5)}))
     'SH 0.432 [1: 0.99 0.97, 2: 1.00 0.50]'
     """
-    cells = ", ".join(f"{s}: {best:.2f} {mid:.2f}" for s, (best, mid) in summary.success.items())
+    cells = ", ".join(f"{name}: {_pair(summary, name)}" for name in summary.score)
     return f"{summary.loss} {summary.mean_loss:.3g} [{cells}]"
 
 
-def as_table(summaries: Sequence[LossSummary], *, heldout: bool) -> Table:
+def as_table(summaries: Sequence[LossSummary], what: str) -> Table:
     """Losses as rows, scenarios as columns."""
-    what = "held out" if heldout else "success"
-    names = sorted({name for summary in summaries for name in summary.success})
+    names = sorted({name for summary in summaries for name in summary.score})
     table = Table(caption=f"{what}: best and median of the seeds", caption_justify="left")
     table.add_column("")
     table.add_column("mean loss", justify="right")
     for name in names:
         table.add_column(name, justify="right")
     for summary in summaries:
-        pairs = [summary.success.get(name) for name in names]
-        cells = [f"{pair[0]:.2f} {pair[1]:.2f}" if pair else "" for pair in pairs]
+        cells = [_pair(summary, name) if name in summary.score else "" for name in names]
         table.add_row(summary.loss, f"{summary.mean_loss:.3g}", *cells)
     return table
+
+
+def _pair(summary: LossSummary, scenario: str) -> str:
+    return " ".join(f"{value:.{summary.decimals}f}" for value in summary.score[scenario])
 
 
 def clock(seconds: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,29 @@ def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, on the CPU, and the facts."""
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, _facts(path, file)
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts alone, without reading the tensors."""
+    with _opened(path) as file:
+        return _facts(path, file)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except SafetensorError as error:
         raise ValueError(f"{path}: damaged, or no checkpoint at all ({error})") from error
+
+
+def _facts(path: Path, file: Any) -> dict[str, Any]:
+    metadata = file.metadata() or {}
     if "facts" not in metadata:
         raise ValueError(f"{path}: not a checkpoint of setwise; it has no facts in its header")
-    return tensors, json.loads(metadata["facts"])
+    facts: dict[str, Any] = json.loads(metadata["facts"])
+    return facts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 Loss = Literal["H", "SH", "A1H", "H1H"]
@@ -17,6 +17,9 @@ LOSSES: tuple[Loss, ...] = ("H", "SH", "A1H", "H1H")
 
 
 Scoring = Literal["categorical", "bernoulli"]
+# Marks fields that were added after runs had been recorded: at their default, a config has the name
+# that it had without them.
+LATER = {"later": True}
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,10 @@ class PuzzleData:
     scored_as: Scoring = "bernoulli"
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        known = ("cells", "counted")
+        _require("dummies", self.dummies in known, self, f"one of {', '.join(known)}")
+
 
 @dataclass(frozen=True)
 class RulesData:
@@ -48,6 +55,59 @@ class RulesData:
     test: int = 250
     scored_as: Scoring = "bernoulli"
     seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactsData:
+    """Ground clauses of any rule over a user's own file of facts; see `recipes.own_facts`.
+
+    A class of its own: what it needs would change the identities of all runs over countries.
+    """
+
+    kind: Literal["facts"] = "facts"
+    # Where the file lies and what it holds; a file that has changed since is refused.
+    file: str
+    sha256: str
+    # As Prolog writes it: grandparent(X,Z) :- parent(X,Y), parent(Y,Z).
+    rule: str
+    # Relations whose facts hold in both directions, though they may be stated in one.
+    symmetric: tuple[str, ...] = ()
+    train: int
+    test: int
+    scored_as: Scoring = "bernoulli"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class BlocksData:
+    """Pictures of Blocksworld states, each a set of blocks; see ``setwise data blocksworld``.
+
+    A block is the features of its patch and the classes of its box: 1024 and 60 + 40 + 60 + 40.
+    """
+
+    kind: Literal["blocks"] = "blocks"
+    # What the pictures show, and how they are drawn.
+    blocks: int = 5
+    stacks: int = 3
+    states: int = 2500
+    seed: int = 0
+    renderer: Literal["mitsuba", "blender"] = "mitsuba"
+    width: int = 300
+    height: int = 200
+    samples: int = 32
+    # Of the archive that holds them; another is refused. Empty while it is still to be made.
+    sha256: str = ""
+    # The first `train` states are trained on, by the patch autoencoder too.
+    train: int = 2250
+    # Boxes are discretised by so many pixels.
+    cell: int = 5
+    # The patch autoencoder and how it is trained, with Adam; a patch has 64 features a channel.
+    patch_channels: int = 16
+    patch_epochs: int = 150
+    patch_batch: int = 125
+    patch_rate: float = 1e-3
+    patch_seed: int = 0
+    scored_as: Scoring = "bernoulli"
 
 
 @dataclass(frozen=True)
@@ -75,8 +135,17 @@ class RuleLearner:
     dropout: float = 0.5
 
 
-Data = PuzzleData | RulesData
-Network = Autoencoder | RuleLearner
+@dataclass(frozen=True)
+class EquivariantLearner:
+    """Treats all constants alike; see `setwise.models.EquivariantRuleLearner`."""
+
+    kind: Literal["equivariant learner"] = "equivariant learner"
+    width: int = 64
+    hidden_layers: int = 2
+
+
+Data = PuzzleData | RulesData | FactsData | BlocksData
+Network = Autoencoder | RuleLearner | EquivariantLearner
 
 
 @dataclass(frozen=True)
@@ -92,6 +161,10 @@ class Schedule:
     temperature_start: float = 5.0
     temperature_end: float = 0.7
     temperature_until: float = 0.7
+    # The temperature of the set cross entropy at the start, exponentially to 1 over a first share.
+    # Above 1 all outputs learn from all targets at first, so that none is left over in the end.
+    softness: float = field(default=1.0, metadata=LATER)
+    softness_until: float = field(default=0.6, metadata=LATER)
     # How often in a run the success is measured; it does not influence the training.
     evaluations: int = 40
 
@@ -100,10 +173,11 @@ class Schedule:
             _require(name, getattr(self, name) >= 1, self, "at least 1")
         _require("batch", self.batch >= 2, self, "at least 2, for batch normalisation")
         _require("learning_rate", self.learning_rate >= 0, self, "not negative")
-        for name in ("temperature_start", "temperature_end"):
+        for name in ("temperature_start", "temperature_end", "softness"):
             _require(name, getattr(self, name) > 0, self, "positive")
         _require("cooldown", 0 <= self.cooldown <= 1, self, "a share from 0 to 1")
-        _require("temperature_until", 0 < self.temperature_until <= 1, self, "a share of (0, 1]")
+        for name in ("temperature_until", "softness_until"):
+            _require(name, 0 < getattr(self, name) <= 1, self, "a share of (0, 1]")
 
 
 @dataclass(frozen=True)
@@ -131,14 +205,27 @@ class Config:
 
     @property
     def identity(self) -> str:
-        """A short name that any change of the config changes."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        """A short name that any change of the config changes.
+
+        Noise and dropout are drawn from it, so it must stay what it was in older records.
+        """
+        return hashlib.sha256(json.dumps(_named(self), sort_keys=True).encode()).hexdigest()[:16]
 
     def shared(self) -> Config:
         """The part that runs trained together have in common."""
         return replace(
             self, scenario="", loss="H", seed=0, shuffle_input=False, shuffle_target=False
         )
+
+
+def _named(part: Any) -> dict[str, Any]:
+    """As ``asdict``, without fields that came later and say nothing new."""
+    named = {}
+    for one in fields(part):
+        value = getattr(part, one.name)
+        if not (one.metadata == LATER and value == one.default):
+            named[one.name] = _named(value) if is_dataclass(value) else value
+    return named
 
 
 MEMBERWISE = ("scenario", "loss", "seed", "shuffle_input", "shuffle_target")
@@ -152,9 +239,15 @@ def _require(name: str, holds: bool, owner: Any, expected: str) -> None:
 def config_from(saved: dict[str, Any]) -> Config:
     """The config behind ``dataclasses.asdict`` of it, as records hold it."""
     parts = {
-        "data": _filled("data", _kind("data", saved, PuzzleData, RulesData), saved["data"]),
+        "data": _filled(
+            "data",
+            _kind("data", saved, PuzzleData, RulesData, FactsData, BlocksData),
+            saved["data"],
+        ),
         "network": _filled(
-            "network", _kind("network", saved, Autoencoder, RuleLearner), saved["network"]
+            "network",
+            _kind("network", saved, Autoencoder, RuleLearner, EquivariantLearner),
+            saved["network"],
         ),
         "schedule": _filled("schedule", Schedule, saved["schedule"]),
     }

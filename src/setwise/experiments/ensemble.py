@@ -123,10 +123,15 @@ class Batch:
 
 
 def member_losses(
-    names: Sequence[str], logits: Tensor, targets: Tensor, features: Features
+    names: Sequence[str],
+    logits: Tensor,
+    targets: Tensor,
+    features: Features,
+    softness: float | Tensor = 1.0,
 ) -> Tensor:
     """The mean loss [K] of each member over its batch; neighbours share the call of a loss.
 
+    ``softness`` is the temperature of the set cross entropy.
     It is NaN for a member that has diverged, and the others go on.
     """
     logits, finite = finite_sets(logits)
@@ -135,7 +140,8 @@ def member_losses(
     for name, group in itertools.groupby(names):
         end = start + len(list(group))
         z, x = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
-        per_set = _FUNCTIONS[name](z, x, features, reduction="none")
+        options = {"temperature": softness} if name == "SH" else {}
+        per_set = _FUNCTIONS[name](z, x, features, reduction="none", **options)
         parts.append(per_set.unflatten(0, (end - start, -1)))
         start = end
     return torch.cat(parts).masked_fill(~finite, math.nan).mean(dim=1)

@@ -1,10 +1,11 @@
-"""Which sets the members of an ensemble produce.
+"""What the members of an ensemble produce is worth, by the measure of their task.
 
 Legend: K members, S examples, N elements, F features.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
@@ -14,47 +15,47 @@ from setwise.experiments.config import Config
 from setwise.experiments.ensemble import Ensemble, finite_sets
 from setwise.experiments.randomness import random_order
 from setwise.experiments.task import Task
-from setwise.metrics import multiset_equality, set_success
 
 # Sets evaluated at once, over all members; bounds the memory.
 SETS_AT_ONCE = 40_000
 
 
 @torch.no_grad()
-def success_of(
-    ensemble: Ensemble, task: Task, configs: Sequence[Config] = ()
-) -> tuple[Tensor, Tensor]:
-    """1.0 where a member [K] succeeds on an example [S] without noise, else 0.0; twice.
+def measured(
+    ensemble: Ensemble,
+    task: Task,
+    configs: Sequence[Config] = (),
+    rows: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """The values [K, S] of the task's measure, by name, for each member without noise.
 
-    First as the paper counts: every target is among the outputs. Then strictly: and nothing else.
-    Outputs that are not finite are no success.
     With ``configs``, members that reconstruct sets read the sets themselves, in a random order
-    where their config says so; without, the counts that training reads, which is faster.
+    where their config says so; without, what training reads, which is faster where it is counts.
+    ``rows`` are the examples to look at, by default all of them.
     """
     members = len(next(iter(ensemble.weights.values())))
-    temperature = torch.ones((), device=task.targets.device)
-    chunk = max(1, SETS_AT_ONCE // members)
-    found: list[Tensor] = []
-    exact: list[Tensor] = []
-    for start in range(0, len(task.targets), chunk):
-        targets = task.targets[start : start + chunk].expand(members, -1, -1, -1)
-        inputs = task.inputs[start : start + chunk].expand(members, -1, -1)
-        if configs and task.elements is not None:
-            inputs = _presented(targets, start, configs)
+    device = task.targets.device
+    temperature = torch.ones((), device=device)
+    rows = torch.arange(len(task.targets), device=device) if rows is None else rows
+    found: dict[str, list[Tensor]] = defaultdict(list)
+    for some in rows.split(max(1, SETS_AT_ONCE // members)):
+        targets, inputs = task.targets[some], task.inputs[some]
+        inputs = inputs.expand(members, *inputs.shape)
+        if configs and task.reconstructs:
+            inputs = _presented(targets, some, configs)
         logits, finite = finite_sets(ensemble(inputs, temperature, training=False))
-        for metric, values in ((set_success, found), (multiset_equality, exact)):
-            value = metric(logits, targets, task.features, reduction="none")
-            values.append(value.masked_fill(~finite, 0.0))
-    return torch.cat(found, dim=1), torch.cat(exact, dim=1)
+        for name, values in task.measure(logits, finite, targets, task.features).items():
+            found[name].append(values)
+    return {name: torch.cat(values, dim=1) for name, values in found.items()}
 
 
-def _presented(sets: Tensor, start: int, configs: Sequence[Config]) -> Tensor:
-    """Sets [K, s, N, F] in a random order for those members that shuffle their input."""
+def _presented(sets: Tensor, rows: Tensor, configs: Sequence[Config]) -> Tensor:
+    """Sets [s, N, F] for each member [K], in a random order where it shuffles its input."""
     device = sets.device
-    members, count, size, _ = sets.shape
+    sets = sets.expand(len(configs), *sets.shape)
+    size = sets.shape[2]
     seeds = torch.tensor([config.seed for config in configs], device=device).unsqueeze(-1)
-    rows = torch.arange(start, start + count, device=device).expand(members, -1)
-    order = random_order(size, seeds, rows)
+    order = random_order(size, seeds, rows.expand(len(configs), -1))
     shuffled = torch.tensor([config.shuffle_input for config in configs], device=device)
     order = torch.where(shuffled[:, None, None], order, torch.arange(size, device=device))
     return sets.gather(2, order.unsqueeze(-1).expand_as(sets))

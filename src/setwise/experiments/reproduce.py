@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -15,11 +15,15 @@ import torch
 
 from setwise import environment
 from setwise.experiments import checkpoint, store
-from setwise.experiments.config import Config, config_from
-from setwise.experiments.task import Reconstruction, build_network, load_task
+from setwise.experiments.blocks import archive_of
+from setwise.experiments.config import BlocksData, Config, FactsData, config_from
+from setwise.experiments.measures import PictureError
+from setwise.experiments.patches import require_autoencoder, weights_sha256
+from setwise.experiments.task import DATA, Reconstruction, Task, build_network, load_task
 from setwise.experiments.train import Progress, Result, Training
-from setwise.models import SetAutoencoder, SetDecoder
+from setwise.models import EquivariantRuleLearner, SetAutoencoder, SetDecoder
 
+Network = SetAutoencoder | SetDecoder | EquivariantRuleLearner
 Watch = Callable[[Training, Progress], None]
 # Of the results of an ensemble, the identities of those whose networks are to be kept.
 Keep = Callable[[Sequence[Result]], Collection[str]]
@@ -35,18 +39,24 @@ def reproduce(
     watch: Watch = lambda training, progress: None,
     keep: Keep = lambda results: (),
     stop: Callable[[], bool] = lambda: False,
+    data: Path = DATA,
+    save_every: float = 300.0,
 ) -> int:
     """Train every config that has no record yet, and return how many were trained.
 
     Records go to ``results/<table>.jsonl``. With ``runs``, a folder, an interrupted training goes
     on where it was, and the networks of results that ``keep`` names are saved there as
     ``<table>/<identity>.safetensors``. Once ``stop`` says so, the training is saved there too and
-    `StoppedError` raised; see `Training.run`.
+    `StoppedError` raised; see `Training`, also for ``data`` and ``save_every``.
     """
     missing = unfinished(configs, results)
     device = torch.device(device)
     for group in ensembles(missing):
-        _train_together(group, device, results, runs, commit, watch, keep, stop)
+        path = None if runs is None else checkpoint_of(group, runs)
+        training = Training(group, device, path, save_every, data=data)
+        _train_together(training, results, runs, commit, watch, keep, stop)
+        if path is not None:
+            path.unlink(missing_ok=True)
     return len(missing)
 
 
@@ -83,8 +93,7 @@ def ensemble_identity(ensemble: Sequence[Config]) -> str:
 
 
 def _train_together(
-    configs: list[Config],
-    device: torch.device,
+    training: Training,
     results: Path,
     runs: Path | None,
     commit: str | None,
@@ -92,9 +101,8 @@ def _train_together(
     keep: Keep,
     stop: Callable[[], bool],
 ) -> None:
+    configs, device = training.configs, training.task.targets.device
     table = configs[0].table
-    path = None if runs is None else checkpoint_of(configs, runs)
-    training = Training(configs, device, path)
     found = training.run(lambda progress: watch(training, progress), stop)
     shared = {
         "ensemble": ensemble_identity(configs),
@@ -112,8 +120,6 @@ def _train_together(
                     runs / table / f"{result.config.identity}.safetensors", training, index
                 )
     store.append(results / f"{table}.jsonl", [record_of(result) | shared for result in found])
-    if path is not None:
-        path.unlink(missing_ok=True)
 
 
 def record_of(result: Result) -> dict[str, Any]:
@@ -144,16 +150,44 @@ def _number(value: float, digits: int | None = None) -> float | None:
 def save_network(path: Path, training: Training, index: int) -> None:
     """Write the network of a member with its config, for `load_network`."""
     tensors = {name: t.cpu() for name, t in training.ensemble.member(index).items()}
-    checkpoint.write(path, tensors, {"config": asdict(training.configs[index])})
+    facts: dict[str, Any] = {"config": asdict(training.configs[index])}
+    measure = training.task.measure
+    if isinstance(measure, PictureError):
+        facts["patches"] = weights_sha256(measure.patches)
+    checkpoint.write(path, tensors, facts)
 
 
-def load_network(path: Path) -> tuple[Config, SetAutoencoder | SetDecoder]:
-    """The config and the network that `save_network` wrote, on the CPU and in evaluation mode."""
-    tensors, facts = checkpoint.read(path)
-    if "config" not in facts:
+def load_network(
+    path: Path, facts: Path | None = None, data: Path = DATA
+) -> tuple[Config, Network]:
+    """The config and the network that `save_network` wrote, on the CPU and in evaluation mode.
+
+    A network that learned from a file of facts needs it again; ``facts`` is where it lies now.
+    Other data that are files lie in the folder ``data``, with what was learned about them: that is
+    never learned anew here, since the network knows no other.
+    """
+    config, network, _ = load_network_and_task(path, facts, data)
+    return config, network
+
+
+def load_network_and_task(
+    path: Path, facts: Path | None = None, data: Path = DATA
+) -> tuple[Config, Network, Task]:
+    """What `load_network` gives, and the examples that the network learned from."""
+    tensors, saved = checkpoint.read(path)
+    if "config" not in saved:
         raise ValueError(f"{path}: holds no network but the state of an unfinished training")
-    config = config_from(facts["config"])
-    network = build_network(config, load_task(config.data))
+    config = config_from(saved["config"])
+    if facts is not None:
+        if not isinstance(config.data, FactsData):
+            raise ValueError(f"{path}: was not trained on a file of facts, which {facts} is")
+        config = replace(config, data=replace(config.data, file=str(facts)))
+    if isinstance(config.data, BlocksData):
+        folder = archive_of(config.data, data).parent
+        require_autoencoder(config.data, folder, saved.get("patches"))
+    task = load_task(config.data, data)
+    network = build_network(config, task)
     network.load_state_dict(tensors)
     network.eval()
-    return config, network.autoencoder if isinstance(network, Reconstruction) else network.decoder
+    part = network.autoencoder if isinstance(network, Reconstruction) else network.decoder
+    return config, part, task

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+COSTS = "cost.jsonl"  # what training together has saved; see `setwise.experiments.cost`
+
 
 def append(path: Path, records: Iterable[dict[str, Any]]) -> None:
     """Add records at the end of a file; a kill in the middle leaves the first of them, whole."""

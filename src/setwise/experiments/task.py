@@ -7,37 +7,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from setwise.data import (
-    RuleEncoding,
-    SlidingPuzzle,
-    chain_rule,
-    drop_elements,
-    load_countries,
-    split_clauses,
-)
+from setwise.data import SlidingPuzzle, drop_elements, split_clauses
 from setwise.data.sets import pad_sets
-from setwise.experiments.config import Autoencoder, Config, Data, PuzzleData, RulesData, Scoring
+from setwise.experiments.blocks import object_sets
+from setwise.experiments.clauses import encoding_of
+from setwise.experiments.config import (
+    Autoencoder,
+    BlocksData,
+    Config,
+    Data,
+    EquivariantLearner,
+    FactsData,
+    PuzzleData,
+    RulesData,
+    Scoring,
+)
+from setwise.experiments.measures import Measure, SetSuccess
 from setwise.experiments.randomness import random_order
 from setwise.features import Bernoulli, Categorical, Features
-from setwise.models import GumbelSoftmax, SetAutoencoder, SetDecoder
+from setwise.models import (
+    EquivariantRuleLearner,
+    GumbelSoftmax,
+    SetAutoencoder,
+    SetDecoder,
+)
+
+# The folder of data sets that are files, unless told otherwise.
+DATA = Path("runs")
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Task:
     """Sets to produce. The first ``train`` examples are trained on, the others held out."""
 
-    inputs: Tensor  # [S, ...], what a network reads in training
+    inputs: Tensor  # [S, ...], what a network reads in training: vectors, sets, or counts
     targets: Tensor  # [S, N, F]
     train: int
     features: Features
     # If the inputs are counts [S, U] of known elements, those elements [U, F]: a network that adds
     # up its elements needs each of them once, and the targets are the sets that were counted.
     elements: Tensor | None = None
+    # How outputs are judged.
+    measure: Measure = SetSuccess()  # noqa: RUF009  it has no state
+
+    @property
+    def reconstructs(self) -> bool:
+        """Whether a network reads the sets that it shall produce."""
+        return self.elements is not None or self.inputs.dim() == 3
 
     def to(self, device: torch.device) -> Task:
         elements = None if self.elements is None else self.elements.to(device)
@@ -46,12 +69,21 @@ class Task:
             inputs=self.inputs.to(device),
             targets=self.targets.to(device),
             elements=elements,
+            measure=self.measure.to(device),
         )
 
 
-def load_task(data: Data) -> Task:
-    """The examples, the same for every run with this data."""
-    return _puzzle(data) if isinstance(data, PuzzleData) else _rules(data)
+def load_task(data: Data, folder: Path = DATA, device: torch.device = _CPU) -> Task:
+    """The examples, the same for every run with this data; on the CPU.
+
+    Data that are files lie in the folder; what must be learned about them is learned on the device.
+    """
+    if isinstance(data, PuzzleData):
+        return _puzzle(data)
+    if isinstance(data, BlocksData):
+        sets, features, measure = object_sets(data, folder, device)
+        return Task(sets, sets, data.train, features, measure=measure)
+    return _rules(data)
 
 
 def _puzzle(data: PuzzleData) -> Task:
@@ -79,14 +111,14 @@ def _with_dummies(puzzle: SlidingPuzzle, sets: Sequence[Tensor], dummies: str) -
     return pad_sets(sets, puzzle.cells, puzzle.features)
 
 
-def _rules(data: RulesData) -> Task:
+def _rules(data: RulesData | FactsData) -> Task:
     """Bodies come in an order drawn once for each clause: a set has none of its own."""
-    countries = load_countries()
-    encoding = RuleEncoding(chain_rule("neighbor", data.n), countries)
-    train, test = split_clauses(encoding.rule.ground(countries), data.train, data.test, data.seed)
-    clauses = torch.cat([torch.as_tensor(train), torch.as_tensor(test)]).numpy()
+    encoding = encoding_of(data)
+    every = encoding.rule.ground(encoding.kb)
+    parts = split_clauses(every, data.train, data.test, data.seed)
+    clauses = torch.cat([torch.as_tensor(part) for part in parts]).numpy()
     bodies = encoding.bodies(clauses)
-    order = random_order(data.n, torch.tensor(data.seed), torch.arange(len(bodies)))
+    order = random_order(bodies.shape[1], torch.tensor(data.seed), torch.arange(len(bodies)))
     bodies = bodies.gather(1, order.unsqueeze(-1).expand_as(bodies))
     return Task(encoding.heads(clauses), bodies, data.train, encoding.features(data.scored_as))
 
@@ -102,14 +134,15 @@ def _scored(features: Features, scored_as: Scoring) -> Features:
 class Reconstruction(nn.Module):
     """A set autoencoder that reads counts [B, U] of known elements, or sets [B, N, F]."""
 
-    def __init__(self, autoencoder: SetAutoencoder, elements: Tensor) -> None:
+    def __init__(self, autoencoder: SetAutoencoder, elements: Tensor | None) -> None:
         super().__init__()
         self.autoencoder = autoencoder
         self.register_buffer("elements", elements, persistent=False)
-        self.elements: Tensor
+        self.elements: Tensor | None
 
     def forward(self, input: Tensor, temperature: Tensor) -> Tensor:
         if input.dim() == 2:
+            assert self.elements is not None
             return self.autoencoder.forward_counts(input, self.elements, temperature)
         return self.autoencoder(input, temperature)
 
@@ -117,7 +150,7 @@ class Reconstruction(nn.Module):
 class Production(nn.Module):
     """A decoder from vectors [B, D] to sets; it has no latent variables and no temperature."""
 
-    def __init__(self, decoder: SetDecoder) -> None:
+    def __init__(self, decoder: SetDecoder | EquivariantRuleLearner) -> None:
         super().__init__()
         self.decoder = decoder
 
@@ -131,6 +164,18 @@ def build_network(config: Config, task: Task) -> Reconstruction | Production:
         torch.default_generator.manual_seed(config.seed)  # and no GPU's, as manual_seed would
         network = config.network
         _, size, width = task.targets.shape
+        if isinstance(network, EquivariantLearner):
+            if not isinstance(config.data, RulesData | FactsData):
+                raise ValueError(
+                    "network: an equivariant learner needs rules, which this data lacks"
+                )
+            predicates, constants, _ = task.features.widths
+            arguments = (task.inputs.shape[-1] - predicates) // constants
+            return Production(
+                EquivariantRuleLearner(
+                    constants, arguments, size, predicates, network.width, network.hidden_layers
+                )
+            )
         if not isinstance(network, Autoencoder):
             return Production(
                 SetDecoder(
@@ -142,7 +187,7 @@ def build_network(config: Config, task: Task) -> Reconstruction | Production:
                     network.dropout,
                 )
             )
-        if task.elements is None:
+        if not task.reconstructs:
             raise ValueError("network: an autoencoder needs sets to read, which this data lacks")
         autoencoder = SetAutoencoder(
             size,
@@ -153,4 +198,5 @@ def build_network(config: Config, task: Task) -> Reconstruction | Production:
             network.decoder_width,
             dropout=network.dropout,
         )
-        return Reconstruction(autoencoder, task.elements.cpu())
+        elements = None if task.elements is None else task.elements.cpu()
+        return Reconstruction(autoencoder, elements)

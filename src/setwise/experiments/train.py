@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,12 @@ from torch import Tensor
 from setwise.experiments import checkpoint
 from setwise.experiments.config import MEMBERWISE, Config
 from setwise.experiments.ensemble import Batch, Ensemble, member_losses
-from setwise.experiments.evaluate import success_of
+from setwise.experiments.evaluate import measured
 from setwise.experiments.graph import Repeated
-from setwise.experiments.task import build_network, load_task
+from setwise.experiments.measures import PictureError
+from setwise.experiments.patches import weights_sha256
+from setwise.experiments.settings import generator_of, settings
+from setwise.experiments.task import DATA, Task, build_network, load_task
 from setwise.models import annealed_temperature
 
 
@@ -34,9 +36,11 @@ class Progress:
     seconds: float
     # Per member, in the order of `Training.configs`.
     losses: list[float]
-    success: list[float]
+    # The number of the table, by the name of its metric, on all examples and on the held-out ones.
+    score: list[float]
     # Empty where nothing is held out.
     heldout: list[float]
+    metric: str = "success"
 
     @property
     def seconds_left(self) -> float:
@@ -53,7 +57,7 @@ class Result:
 
     config: Config
     metrics: dict[str, float]
-    # One entry per evaluation: epoch, loss, success, heldout.
+    # One entry per evaluation: epoch, loss, the metric of the task, heldout.
     history: dict[str, list[float]]
 
 
@@ -72,10 +76,10 @@ class Training:
     With a path, the state is saved there about every ``save_every`` seconds, and a run that finds
     it goes on from there to the same results. Neither the device's speed nor the saving influence
     them: all randomness comes from the seeds of the members, and noise and dropout also from which
-    members are trained together.
+    members are trained together. ``data`` is the folder of data sets that are files.
 
-    On CUDA a step is compiled, recorded once and replayed. With ``plain`` it is neither, as in an
-    ordinary training loop; see `setwise.experiments.cost`.
+    On CUDA a step is compiled, recorded once and replayed. With ``plain`` it is neither, for
+    comparison; see `setwise.experiments.cost`.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Training:
         save_to: Path | None = None,
         save_every: float = 300.0,
         plain: bool = False,
+        data: Path = DATA,
     ) -> None:
         if not configs:
             raise ValueError("configs: expected at least one")
@@ -101,7 +106,7 @@ class Training:
         self._device = torch.device(device)
         self._save_to, self._save_every = save_to, save_every
         self._schedule = configs[0].schedule
-        task = load_task(configs[0].data)
+        task = load_task(configs[0].data, data, self._device)
         if task.train < self._schedule.batch:
             raise ValueError(
                 f"schedule: a batch of {self._schedule.batch} is more than the {task.train} "
@@ -111,8 +116,10 @@ class Training:
         self.task = task.to(self._device)
         self.ensemble = Ensemble(networks, self._device, self._schedule.learning_rate)
         self._batch = Batch(self.configs, self.task)
+        self._curve_rows = _evenly(self.task)
         self._names = [config.loss for config in self.configs]
         self._temperature = torch.tensor(self._schedule.temperature_start, device=self._device)
+        self._softness = torch.tensor(self._schedule.softness, device=self._device)
         self._losses = torch.zeros(len(self.configs), device=self._device)
         # Compiling takes a minute and pays on a GPU, where most of a step is moving activations.
         self._forward = self._member_losses
@@ -139,7 +146,7 @@ class Training:
         if self._used:
             raise RuntimeError("this training has been used up; make another with the same configs")
         self._used = True
-        with _settings(self._device, self.configs[0].precision):
+        with settings(self._device, self.configs[0].precision):
             state = self._resume()
             began = last_saved = time.perf_counter()
             before = state.seconds
@@ -166,12 +173,12 @@ class Training:
     def seconds_per_epoch(self, epochs: int) -> float:
         """What an epoch takes, once all is set up; the networks are worth nothing afterwards."""
         self._used = True
-        with _settings(self._device, self.configs[0].precision):
+        with settings(self._device, self.configs[0].precision):
             for epoch in range(2 * epochs):
                 if epoch == epochs:
                     self._losses.sum().item()  # waits for the device
                     began = time.perf_counter()
-                self._run_epoch(epoch)
+                self._run_epoch(epoch % self._schedule.epochs)
             self._losses.sum().item()
             return (time.perf_counter() - began) / epochs
 
@@ -186,10 +193,13 @@ class Training:
                 schedule.temperature_until,
             )
         )
+        self._softness.fill_(
+            annealed_temperature(progress, schedule.softness, 1.0, schedule.softness_until)
+        )
         left = 1.0 - progress
         cooled = min(1.0, left / schedule.cooldown) if schedule.cooldown else 1.0
         self.ensemble.rate.fill_(schedule.learning_rate * cooled)
-        _generator(self._device).manual_seed(self._noise_seed(epoch))
+        generator_of(self._device).manual_seed(self._noise_seed(epoch))
         self._losses.zero_()
         self._batch.begin(epoch)
         for step in range(self._batch.steps):
@@ -203,34 +213,35 @@ class Training:
 
     def _member_losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
         logits = self.ensemble(inputs, self._temperature, training=True)
-        return member_losses(self._names, logits, targets, self.task.features)
+        # A number where it stays the same: that has the faster kernels.
+        softness = 1.0 if self._schedule.softness == 1 else self._softness
+        return member_losses(self._names, logits, targets, self.task.features, softness)
 
     def _evaluate(self, epoch: int) -> dict[str, Any]:
-        found, _ = success_of(self.ensemble, self.task)
-        train = self.task.train
+        measure, rows = self.task.measure, self._curve_rows
+        values = measured(self.ensemble, self.task, rows=rows)[measure.metric]
         point = {
             "epoch": epoch,
             "loss": self._losses.tolist(),
-            "success": found.mean(dim=1).tolist(),
+            measure.metric: measure.total(values).tolist(),
         }
-        if train < found.shape[1]:
-            point["heldout"] = found[:, train:].mean(dim=1).tolist()
+        heldout = rows >= self.task.train
+        if heldout.any():
+            point["heldout"] = measure.total(values[:, heldout]).tolist()
         return point
 
     def _results(self, state: _State) -> list[Result]:
-        """The final success is measured on the sets themselves, in the order a scenario gives."""
-        success, exact = success_of(self.ensemble, self.task, self.configs)
-        train = self.task.train
+        """The final numbers are measured on the sets themselves, in the order a scenario gives."""
+        measure, train = self.task.measure, self.task.train
+        found = measured(self.ensemble, self.task, self.configs)
+        totals = {name: measure.total(values) for name, values in found.items()}
+        values = found[measure.metric]
+        totals |= {"train": measure.total(values[:, :train]), "loss": self._losses}
+        if train < values.shape[1]:
+            totals["heldout"] = measure.total(values[:, train:])
         results = []
         for k, config in enumerate(self.configs):
-            metrics = {
-                "success": success[k].mean().item(),
-                "train": success[k, :train].mean().item(),
-                "exact": exact[k].mean().item(),
-                "loss": self._losses[k].item(),
-            }
-            if train < success.shape[1]:
-                metrics["heldout"] = success[k, train:].mean().item()
+            metrics = {name: total[k].item() for name, total in totals.items()}
             history = {
                 name: [
                     point[name] if name == "epoch" else point[name][k] for point in state.history
@@ -247,8 +258,9 @@ class Training:
             self._schedule.epochs,
             state.seconds,
             point["loss"],
-            point["success"],
+            point[self.task.measure.metric],
             point.get("heldout", []),
+            self.task.measure.metric,
         )
 
     def _noise_seed(self, epoch: int) -> int:
@@ -259,6 +271,7 @@ class Training:
         assert self._save_to is not None
         meta = {
             "runs": [config.identity for config in self.configs],
+            "patches": self._patches(),
             "epoch": state.epoch,
             "seconds": state.seconds,
             "history": state.history,
@@ -273,10 +286,20 @@ class Training:
             raise ValueError(
                 f"{self._save_to}: was saved by other runs; remove it or choose another path"
             )
+        if meta.get("patches") != self._patches():
+            raise ValueError(
+                f"{self._save_to}: began with another patch autoencoder than the one that lies "
+                f"beside the pictures now; put that one back, or remove the checkpoint"
+            )
         self._run_epoch(0)  # makes the tensors of the optimiser, which are then overwritten
         self._losses.copy_(tensors.pop("losses"))
         self.ensemble.load(tensors)
         return _State(meta["epoch"], meta["seconds"], meta["history"])
+
+    def _patches(self) -> str | None:
+        """Whose features the networks learn, where that is not settled by their configs."""
+        measure = self.task.measure
+        return weights_sha256(measure.patches) if isinstance(measure, PictureError) else None
 
 
 def _compile_options() -> dict[str, Any]:
@@ -290,27 +313,8 @@ def _evaluation_epochs(epochs: int, evaluations: int) -> set[int]:
     return {round(epochs * (i + 1) / evaluations) for i in range(evaluations)} | {epochs}
 
 
-def _generator(device: torch.device) -> torch.Generator:
-    """The one that noise and dropout draw from; no other is touched."""
-    if device.type != "cuda":
-        return torch.default_generator
-    return torch.cuda.default_generators[torch.cuda.current_device()]
-
-
-@contextmanager
-def _settings(device: torch.device, precision: str) -> Iterator[None]:
-    """The current device and PyTorch's precision; afterwards they are as they were before.
-
-    Likewise the caller's random numbers go on as if nothing had been drawn.
-    """
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    on_cuda = device.type == "cuda"
-    try:
-        with (
-            torch.cuda.device(device) if on_cuda else nullcontext(),
-            torch.random.fork_rng(devices=[device] if on_cuda else []),
-        ):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def _evenly(task: Task) -> Tensor:
+    """The examples that curves are measured on, spread evenly over those trained on and others."""
+    wanted, there = task.measure.curve_examples, len(task.targets)
+    step = 1 if wanted is None else max(1, there // wanted)
+    return torch.arange(0, there, step, device=task.targets.device)

@@ -8,12 +8,16 @@ a CUDA graph.
 from setwise.models.autoencoder import SetAutoencoder
 from setwise.models.decoder import SetDecoder
 from setwise.models.deep_sets import DeepSetsEncoder
+from setwise.models.equivariant import EquivariantRuleLearner
 from setwise.models.latent import BinaryConcrete, GumbelSoftmax, annealed_temperature
+from setwise.models.patch_autoencoder import PatchAutoencoder
 
 __all__ = [
     "BinaryConcrete",
     "DeepSetsEncoder",
+    "EquivariantRuleLearner",
     "GumbelSoftmax",
+    "PatchAutoencoder",
     "SetAutoencoder",
     "SetDecoder",
     "annealed_temperature",

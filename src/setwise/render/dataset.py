@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -98,7 +100,8 @@ def _drawn(
         ours, theirs = context.Pipe(duplex=False)
         share = ranks[first::workers]
         process = context.Process(target=_work, args=(theirs, settings, share, folder, blender))
-        process.start()
+        with _deaf_to_interrupts():
+            process.start()
         theirs.close()
         processes.append(process)
         connections.append(ours)
@@ -108,6 +111,22 @@ def _drawn(
         for process in processes:
             process.terminate()
             process.join()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started within ignore Ctrl-C, which a terminal sends to all of a command's.
+
+    The main process hears it and ends them; they would only complain.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where the handling of signals cannot be changed
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _reports(connections: list[Connection]) -> Iterator[int]:

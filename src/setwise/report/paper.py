@@ -142,15 +142,19 @@ TABLES = {
     ),
     "table5": PaperTable(
         number=5,
-        title="planning in Blocksworld with learned states",
+        title="planning with learned states",
         caption="The number of instances solved by Latplan using a VAE trained by Set Cross "
         "Entropy (SH) and Set Average (A1H) of the cross entropy.",
-        place="Appendix, Example Application, Blocksworld",
-        scenarios={steps: f"{steps} random steps" for steps in ("3", "7", "14")},
-        values={"SH": (7, 5, 2), "A1H": (7, 3, 1)},
+        # The numbers of the puzzle stand in the text: all 40 problems were solved with both losses.
+        place="Appendix, Example Application, 8 Puzzle and Blocksworld",
+        scenarios={
+            **{f"puzzle-{steps}": f"puzzle, {steps} random steps" for steps in (7, 14)},
+            **{f"blocks-{steps}": f"Blocksworld, {steps} random steps" for steps in (3, 7, 14)},
+        },
+        values={"SH": (20, 20, 7, 5, 2), "A1H": (20, 20, 7, 3, 1)},
         decimals=0,
         metric="solved",
-        metric_name="instances solved, of 10",
+        metric_name="valid plans; the paper has 20 problems a cell in the puzzle, else 10",
     ),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from setwise.experiments.config import LOSSES, Config, Loss
-from setwise.experiments.recipes import table1, table2, table4
+from setwise.experiments.recipes import table1, table2, table3, table4
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,13 @@ RECIPES: dict[str, dict[str, Recipe]] = {
         "quick": Recipe(table2.quick, tuple(table2.SCENARIOS), seeds=1),
         "counted": Recipe(table2.counted, ("3",), seeds=10),
     },
+    "table3": {
+        "paper": Recipe(table3.paper, tuple(table3.SCENARIOS), seeds=10),
+        "quick": Recipe(table3.quick, tuple(table3.SCENARIOS), seeds=1),
+    },
     "table4": {
         "paper": Recipe(table4.paper, tuple(table4.SCENARIOS), seeds=10),
+        "best": Recipe(table4.best, tuple(table4.SCENARIOS), seeds=10),
         "quick": Recipe(table4.quick, table4.QUICK_SCENARIOS, seeds=1),
     },
 }

@@ -1,0 +1,90 @@
+"""``setwise data``: make the data sets that are files."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shlex
+import sys
+from pathlib import Path
+
+from setwise.cli.errors import CommandError
+from setwise.cli.pictures import draw_archive
+from setwise.cli.reproduce import INTERRUPTED
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser("data", help="make data sets")
+    subjects = parser.add_subparsers(dest="subject", required=True)
+    blocks = subjects.add_parser(
+        "blocksworld", help="pictures of Blocksworld states, and their blocks cut out"
+    )
+    add = blocks.add_argument
+    add("--blocks", type=int, default=5, help="default: 5")
+    add("--stacks", type=int, default=3, help="default: 3")
+    add("--states", type=number_of_states, default=2500, help="how many, or all; default: 2500")
+    add("--seed", type=int, default=0, help="of the states, the look and the jitter; default: 0")
+    add("--renderer", choices=["mitsuba", "blender"], default="mitsuba", help="default: mitsuba")
+    add("--blender", type=Path, metavar="PATH", help="the program, if it is not on the PATH")
+    add("--width", type=int, default=300, help="in pixels; default: 300")
+    add("--height", type=int, default=200, help="in pixels; default: 200")
+    add("--samples", type=int, default=32, help="rays for each pixel; default: 32")
+    add("--workers", type=int, help="processes that draw; default: one for each core")
+    add("--output", type=Path, metavar="DIR", help="default: runs/blocksworld-BLOCKS")
+    blocks.set_defaults(run=_blocksworld, extra="render")
+
+
+def number_of_states(text: str) -> int | None:
+    """A number, or None for all of them.
+
+    >>> number_of_states("2500"), number_of_states("all")
+    (2500, None)
+    """
+    if text == "all":
+        return None
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a number of states or all, got {text!r}")
+    return int(text)
+
+
+def _blocksworld(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from setwise.data.blocksworld import Blocksworld
+    from setwise.data.blocksworld_archive import folder_name
+    from setwise.render import Environment, Settings
+
+    name = folder_name(options.blocks, options.width, options.height)
+    folder = options.output or Path("runs") / name
+    try:
+        settings = Settings(
+            Environment.draw(Blocksworld(options.blocks, options.stacks), options.seed),
+            renderer=options.renderer,
+            seed=options.seed,
+            width=options.width,
+            height=options.height,
+            samples=options.samples,
+        )
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    try:
+        path, archive = draw_archive(
+            settings,
+            options.states,
+            folder,
+            Console(stderr=True),
+            workers=options.workers,
+            blender=options.blender,
+        )
+    except KeyboardInterrupt:
+        command = shlex.join(["setwise", *options.arguments])
+        print(f"stopped; the pictures so far are kept, to go on: {command}", file=sys.stderr)
+        return INTERRUPTED
+    content = path.read_bytes()
+    print(f"{len(archive.boxes)} pictures: {folder / 'images'}")
+    print(f"what is in them: {folder / 'scenes'}")
+    print(f"what they were made with: {folder / 'settings.json'}")
+    print(f"their blocks and {len(archive.transitions)} transitions: {path}")
+    print(f"  {len(content) / 1e6:.1f} MB, sha256 {hashlib.sha256(content).hexdigest()}")
+    return 0

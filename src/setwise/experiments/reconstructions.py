@@ -1,0 +1,53 @@
+"""A file of pictures: Blocksworld states, and what networks made of them.
+
+Legend: R networks, S states; H, W height and width in pixels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise.experiments.config import Config, config_from
+
+
+@dataclass(frozen=True)
+class Reconstructions:
+    """States as the networks see them, and what comes out of each network."""
+
+    configs: tuple[Config, ...]  # R, of the networks
+    states: tuple[int, ...]  # S, their places in the data
+    inputs: NDArray[np.uint8]  # [S, H, W, 3]
+    outputs: NDArray[np.uint8]  # [R, S, H, W, 3]
+
+    def write(self, path: Path) -> None:
+        """One ``.npz`` file, which appears whole."""
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as file:
+            np.savez_compressed(
+                file,
+                configs=np.array(json.dumps([asdict(config) for config in self.configs])),
+                states=np.array(self.states),
+                inputs=self.inputs,
+                outputs=self.outputs,
+            )
+        unfinished.replace(path)
+
+    @staticmethod
+    def read(path: Path) -> Reconstructions:
+        """What `write` wrote."""
+        with np.load(path) as file:
+            saved: list[dict[str, Any]] = json.loads(file["configs"].item())
+            return Reconstructions(
+                tuple(config_from(config) for config in saved),
+                tuple(file["states"].tolist()),
+                file["inputs"],
+                file["outputs"],
+            )
