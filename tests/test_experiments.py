@@ -695,7 +695,11 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 # Fields that take nothing but these.
-CHOICES = {"loss": LOSSES, "precision": ("highest", "high", "medium")}
+CHOICES = {
+    "loss": LOSSES,
+    "precision": ("highest", "high", "medium"),
+    "dummies": ("cells", "counted"),
+}
 
 
 def changed(config: Any, way: tuple[str, ...]) -> Any:
