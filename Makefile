@@ -31,7 +31,7 @@ docs: $(STAMP)
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.
 site: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
