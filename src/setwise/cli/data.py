@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from setwise.cli.errors import CommandError
-from setwise.cli.pictures import draw_archive
+from setwise.cli.pictures import draw_archive, settings_of
 from setwise.cli.reproduce import INTERRUPTED
 
 
@@ -51,21 +51,12 @@ def number_of_states(text: str) -> int | None:
 def _blocksworld(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from setwise.data.blocksworld import Blocksworld
     from setwise.data.blocksworld_archive import folder_name
-    from setwise.render import Environment, Settings
 
     name = folder_name(options.blocks, options.width, options.height)
     folder = options.output or Path("runs") / name
     try:
-        settings = Settings(
-            Environment.draw(Blocksworld(options.blocks, options.stacks), options.seed),
-            renderer=options.renderer,
-            seed=options.seed,
-            width=options.width,
-            height=options.height,
-            samples=options.samples,
-        )
+        settings = settings_of(options)
     except ValueError as error:
         raise CommandError(str(error)) from error
     try:

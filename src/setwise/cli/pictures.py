@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -96,24 +97,28 @@ def _recorded(
     return None
 
 
+def settings_of(wanted: BlocksData | argparse.Namespace) -> Settings:
+    """What pictures are drawn with; the options of a command are named like the fields of data."""
+    from setwise.data.blocksworld import Blocksworld
+    from setwise.render import Environment, Settings
+
+    return Settings(
+        Environment.draw(Blocksworld(wanted.blocks, wanted.stacks), wanted.seed),
+        renderer=wanted.renderer,
+        seed=wanted.seed,
+        width=wanted.width,
+        height=wanted.height,
+        samples=wanted.samples,
+    )
+
+
 def _drawn(data: BlocksData, folder: Path, console: Console) -> BlocksData:
     from setwise.experiments.blocks import archive_of, with_archive
 
     archive = archive_of(data, folder)
     if not archive.exists():
-        from setwise.data.blocksworld import Blocksworld
-        from setwise.render import Environment, Settings
-
-        settings = Settings(
-            Environment.draw(Blocksworld(data.blocks, data.stacks), data.seed),
-            renderer=data.renderer,
-            seed=data.seed,
-            width=data.width,
-            height=data.height,
-            samples=data.samples,
-        )
         console.print(f"drawing {data.states} pictures into {archive.parent}", highlight=False)
-        draw_archive(settings, data.states, archive.parent, console)
+        draw_archive(settings_of(data), data.states, archive.parent, console)
     try:
         return with_archive(data, folder)
     except ValueError as error:

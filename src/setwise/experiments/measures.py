@@ -15,6 +15,7 @@ from torch import Tensor
 
 from setwise.data.blocksworld_objects import BoxGrid
 from setwise.data.blocksworld_pictures import paste
+from setwise.experiments.patches import weights_sha256
 from setwise.features import Features
 from setwise.metrics import multiset_equality, set_success
 from setwise.models import PatchAutoencoder
@@ -32,6 +33,10 @@ class Measure(Protocol):
     @property
     def curve_examples(self) -> int | None:
         """About how many examples a learning curve is measured on; None is all of them."""
+
+    @property
+    def learned(self) -> str | None:
+        """Tells apart what was learned before the networks and decides their data, if anything."""
 
     def __call__(
         self, logits: Tensor, finite: Tensor, targets: Tensor, features: Features
@@ -56,6 +61,7 @@ class SetSuccess:
 
     metric: str = "success"
     curve_examples: int | None = None
+    learned: str | None = None
 
     def __call__(
         self, logits: Tensor, finite: Tensor, targets: Tensor, features: Features
@@ -109,6 +115,10 @@ class PictureError:
 
     def total(self, values: Tensor) -> Tensor:
         return values.mean(dim=-1).sqrt()
+
+    @property
+    def learned(self) -> str:
+        return weights_sha256(self.patches)
 
     def to(self, device: torch.device) -> PictureError:
         return replace(self, patches=copy.deepcopy(self.patches).to(device))

@@ -17,8 +17,7 @@ from setwise import environment
 from setwise.experiments import checkpoint, store
 from setwise.experiments.blocks import archive_of
 from setwise.experiments.config import BlocksData, Config, FactsData, config_from
-from setwise.experiments.measures import PictureError
-from setwise.experiments.patches import require_autoencoder, weights_sha256
+from setwise.experiments.patches import require_autoencoder
 from setwise.experiments.task import DATA, Reconstruction, Task, build_network, load_task
 from setwise.experiments.train import Progress, Result, Training
 from setwise.models import EquivariantRuleLearner, SetAutoencoder, SetDecoder
@@ -150,10 +149,8 @@ def _number(value: float, digits: int | None = None) -> float | None:
 def save_network(path: Path, training: Training, index: int) -> None:
     """Write the network of a member with its config, for `load_network`."""
     tensors = {name: t.cpu() for name, t in training.ensemble.member(index).items()}
-    facts: dict[str, Any] = {"config": asdict(training.configs[index])}
-    measure = training.task.measure
-    if isinstance(measure, PictureError):
-        facts["patches"] = weights_sha256(measure.patches)
+    learned = training.task.measure.learned
+    facts = {"config": asdict(training.configs[index]), "learned": learned}
     checkpoint.write(path, tensors, facts)
 
 
@@ -184,7 +181,7 @@ def load_network_and_task(
         config = replace(config, data=replace(config.data, file=str(facts)))
     if isinstance(config.data, BlocksData):
         folder = archive_of(config.data, data).parent
-        require_autoencoder(config.data, folder, saved.get("patches"))
+        require_autoencoder(config.data, folder, saved.get("learned"))
     task = load_task(config.data, data)
     network = build_network(config, task)
     network.load_state_dict(tensors)

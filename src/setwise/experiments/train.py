@@ -20,8 +20,6 @@ from setwise.experiments.config import MEMBERWISE, Config
 from setwise.experiments.ensemble import Batch, Ensemble, member_losses
 from setwise.experiments.evaluate import measured
 from setwise.experiments.graph import Repeated
-from setwise.experiments.measures import PictureError
-from setwise.experiments.patches import weights_sha256
 from setwise.experiments.settings import generator_of, settings
 from setwise.experiments.task import DATA, Task, build_network, load_task
 from setwise.models import annealed_temperature
@@ -271,7 +269,7 @@ class Training:
         assert self._save_to is not None
         meta = {
             "runs": [config.identity for config in self.configs],
-            "patches": self._patches(),
+            "learned": self.task.measure.learned,
             "epoch": state.epoch,
             "seconds": state.seconds,
             "history": state.history,
@@ -286,7 +284,7 @@ class Training:
             raise ValueError(
                 f"{self._save_to}: was saved by other runs; remove it or choose another path"
             )
-        if meta.get("patches") != self._patches():
+        if meta.get("learned") != self.task.measure.learned:
             raise ValueError(
                 f"{self._save_to}: began with another patch autoencoder than the one that lies "
                 f"beside the pictures now; put that one back, or remove the checkpoint"
@@ -295,11 +293,6 @@ class Training:
         self._losses.copy_(tensors.pop("losses"))
         self.ensemble.load(tensors)
         return _State(meta["epoch"], meta["seconds"], meta["history"])
-
-    def _patches(self) -> str | None:
-        """Whose features the networks learn, where that is not settled by their configs."""
-        measure = self.task.measure
-        return weights_sha256(measure.patches) if isinstance(measure, PictureError) else None
 
 
 def _compile_options() -> dict[str, Any]:
