@@ -68,6 +68,6 @@ def test_patches_are_learned_as_on_the_cpu(
         moved.append(weights.detach().cpu() - start)
     ours, right = moved
     assert right.abs().median() > data.patch_rate
-    assert ours.norm() == pytest.approx(right.norm(), rel=0.02)
+    assert ours.norm().item() == pytest.approx(right.norm().item(), rel=0.02)
     # Adam's first steps are as large for gradients that are nearly zero, whatever their sign.
     assert torch.cosine_similarity(ours, right, dim=0) > 0.95

@@ -29,6 +29,7 @@ def seconds(function: Callable[[], object], device: str, repeats: int = 15) -> f
     if device == "cuda":
         from triton.testing import do_bench
 
+        function()  # the first call may compile
         torch.cuda.synchronize()
         start = time.perf_counter()
         function()
