@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from setwise.experiments import checkpoint
-from setwise.experiments.config import MEMBERWISE, Config
+from setwise.experiments.config import MEMBERWISE, Autoencoder, Config
 from setwise.experiments.ensemble import Batch, Ensemble, member_losses
 from setwise.experiments.evaluate import measured
 from setwise.experiments.graph import Repeated
@@ -76,8 +76,8 @@ class Training:
     them: all randomness comes from the seeds of the members, and noise and dropout also from which
     members are trained together. ``data`` is the folder of data sets that are files.
 
-    On CUDA a step is compiled, recorded once and replayed. With ``plain`` it is neither, for
-    comparison; see `setwise.experiments.cost`.
+    On CUDA a step is recorded once and replayed, that of an autoencoder compiled first. With
+    ``plain`` it is neither, for comparison; see `setwise.experiments.cost`.
     """
 
     def __init__(
@@ -119,10 +119,11 @@ class Training:
         self._temperature = torch.tensor(self._schedule.temperature_start, device=self._device)
         self._softness = torch.tensor(self._schedule.softness, device=self._device)
         self._losses = torch.zeros(len(self.configs), device=self._device)
-        # Compiling takes a minute and pays on a GPU, where most of a step is moving activations.
+        # Compiling takes most of a minute. That pays for an autoencoder on a GPU, where most of a
+        # step is moving activations; all the training of a rule learner takes hardly longer.
         self._forward = self._member_losses
         on_cuda = self._device.type == "cuda" and not plain
-        if on_cuda:
+        if on_cuda and isinstance(configs[0].network, Autoencoder):
             # Forget earlier ensembles: past a few of them PyTorch would stop compiling, silently.
             torch.compiler.reset()
             self._forward = torch.compile(

@@ -48,6 +48,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     },
     "table4": {
         "paper": Recipe(table4.paper, tuple(table4.SCENARIOS), seeds=10),
+        "unannealed": Recipe(table4.unannealed, tuple(table4.SCENARIOS), seeds=10),
         "best": Recipe(table4.best, tuple(table4.SCENARIOS), seeds=10),
         "quick": Recipe(table4.quick, table4.QUICK_SCENARIOS, seeds=1),
     },
