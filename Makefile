@@ -1,10 +1,17 @@
-# `make test` and `make check` each set up what they need; neither changes a tracked file.
+# `make demo`, `make test` and `make check` each set up what they need; none changes a tracked file.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-demo
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
 
-.PHONY: test check format bench docs site clean
+.PHONY: demo test check format bench docs site clean
+
+# A network learns sets, a planner uses it; the page is demo/index.html.
+demo: $(DEMO_STAMP)
+	$(BIN)/setwise demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
@@ -36,8 +43,17 @@ site: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+# A small part of what the tests need, in the same place.
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV), once. PyTorch is most of it; without a GPU this makes it smaller:"
+	@echo "    make demo PIP_EXTRA_INDEX_URL=$(CPU_WHEELS)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(PIP) --editable '.[demo]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis site demo

@@ -1,9 +1,17 @@
 """Settings of the whole suite: the same examples on every run, no time limit on any of them."""
 
-import os
+from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 import torch
 from hypothesis import Phase, settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # The explain phase traces every line, which is slow; the failing example itself says enough.
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -18,3 +26,15 @@ torch.set_num_threads(1)
 # Without a GPU the Triton kernels run in Triton's interpreter. Set before anything imports Triton.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """The Chromium of this system; see `browser`.
+
+    For one module at a time: while it runs, no other test could start an event loop.
+    """
+    from browser import started
+
+    with started() as running:
+        yield running

@@ -27,8 +27,9 @@ BELOW: dict[str, set[str]] = {
     "planning": {"data", "environment", "experiments", "features", "models"},
     "bench": {"the public names", "environment"},
     "report": {"experiments"},
+    "demo": {"environment", "experiments", "planning", "report"},
     "cli": {
-        *("the public names", "bench", "data", "environment", "experiments"),
+        *("the public names", "bench", "data", "demo", "environment", "experiments"),
         *("planning", "render", "report"),
     },
 }
@@ -37,6 +38,8 @@ CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
 OPTIONAL = {
     Path("cli/bench.py"): {"matplotlib"},
     Path("cli/data.py"): {"rich"},
+    Path("cli/demo.py"): {"PIL", "rich", "safetensors", "sklearn"},
+    Path("cli/demo_watch.py"): {"rich"},
     Path("cli/doctor.py"): {"rich"},
     Path("cli/pictures.py"): {"rich"},
     Path("cli/plan.py"): {"PIL", "sklearn"},
@@ -48,10 +51,12 @@ OPTIONAL = {
     Path("bench/exponentials.py"): {"triton"},
     Path("bench/limits.py"): {"triton"},
     Path("bench/losses.py"): {"triton"},
+    Path("demo/page.py"): {"PIL"},
     Path("experiments/checkpoint.py"): {"safetensors"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
     Path("planning/pictures.py"): {"PIL"},
+    Path("planning/recorded.py"): {"PIL"},
     Path("planning/show.py"): {"PIL"},
     Path("planning/tiles.py"): {"PIL", "sklearn"},
     Path("render/blender.py"): {"PIL"},
@@ -114,7 +119,7 @@ def test_planning_itself_needs_no_experiments() -> None:
 
 def test_reports_never_train() -> None:
     """They know of experiments what a record holds, and no more."""
-    names = {name for path in (SOURCE / "report").glob("*.py") for name in _imports(path)}
+    names = {name for path in (SOURCE / "report").rglob("*.py") for name in _imports(path)}
     known = {name.split(".")[2] for name in names if name.startswith("setwise.experiments.")}
     assert known == {"config", "reconstructions", "store"}
 

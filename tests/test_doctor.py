@@ -94,7 +94,7 @@ def test_optional_packages_may_be_missing(
         assert f"{package}: not installed" in lines[place]
         assert lines[place + 1].endswith(f"[{extra}]'") or lines[place + 1].endswith(f"[{extra}]")
         assert "-m pip install" in lines[place + 1]
-    assert lines[-1].startswith("The core works. Optional, and not working here: bench, dev,")
+    assert lines[-1].startswith("The core works. Optional, and not working here: bench, demo, dev,")
 
 
 def test_packages_may_be_old_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,28 @@ def test_a_random_problem(folder: Path, tmp_path: Path, capsys: Captured) -> Non
     )
 
 
+def test_a_plan_is_kept_for_the_report(folder: Path, tmp_path: Path, capsys: Captured) -> None:
+    """With a picture of each state and the command; nothing that is no plan is written over."""
+    from setwise.report.page.plans import plans_section
+
+    records = tmp_path / "results" / "plans"
+    options = ["--seed", "3", "--output", str(tmp_path / "out"), "--record", str(records)]
+    assert cli.main(["plan", "puzzle", *options]) == 0
+    [kept] = records.iterdir()
+    assert f"recorded   {kept}" in capsys.readouterr().out
+    plan = json.loads((kept / "plan.json").read_text())
+    assert plan["verdict"] == "optimal plan of 7 steps (a shortest has 7)"
+    assert plan["command"] == f"setwise plan puzzle {' '.join(options)}"
+    assert plan["network"]["file"] == network(folder).name
+    assert len(plan["captions"]) == len(list(kept.glob("*.png"))) == 8
+    page = plans_section(tmp_path / "results").body
+    assert all(caption in page for caption in plan["captions"])
+    assert page.count("data:image/png;base64,") == 8
+    (kept / "plan.json").unlink()
+    assert cli.main(["plan", "puzzle", *options]) == 2
+    assert "is there already and is no plan" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("encoding", ["bits", "full"])
 def test_encodings_and_heuristics_agree(
     encoding: str, folder: Path, tmp_path: Path, capsys: Captured

@@ -1,17 +1,19 @@
-"""Write docs/results.md and its pictures from the records in results/."""
+"""Write docs/results.md, its pictures and the numbers of README.md from the records in results/."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from setwise.report import document
+from setwise.report import document, headline
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def main() -> None:
-    """Update docs/results.md and the pictures of tables in docs/figures/."""
+    """Update docs/results.md, the pictures of tables in docs/figures/, and README.md."""
     document.write(ROOT / "docs" / "results.md", ROOT / "results")
+    readme = ROOT / "README.md"
+    readme.write_text(headline.update(readme, ROOT / "results"))
 
 
 if __name__ == "__main__":

@@ -9,16 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from setwise.cli.errors import CommandError
+from setwise.cli.options import device_named
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
-    bench = commands.add_parser("bench", help="measure this machine")
+    bench = commands.add_parser(
+        "bench", help="measure this machine", description="Measures the library on this machine."
+    )
     subjects = bench.add_subparsers(dest="subject", required=True)
     losses = subjects.add_parser(
-        "losses", help="set cross entropy beside dense PyTorch, torch.compile and fused peers"
+        "losses",
+        help="set cross entropy beside dense PyTorch, torch.compile and fused peers",
+        description="Measures time and memory of set cross entropy, forward and backward, beside "
+        "its peers and the limits of the device. All shapes take minutes.",
     )
-    losses.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda if there is one")
+    losses.add_argument(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+        help="default: cuda if there is one",
+    )
     losses.add_argument("--shapes", nargs="*", default=[], help="names of shapes; default: all")
     losses.add_argument("--output", type=Path, help="write the record, JSON, to this file")
     losses.add_argument("--plot", type=Path, help="draw the record to this PNG")
@@ -27,8 +38,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _bench_losses(options: argparse.Namespace) -> int:
-    import torch
-
     from setwise.bench import show
 
     if options.plot:
@@ -41,7 +50,7 @@ def _bench_losses(options: argparse.Namespace) -> int:
         raise CommandError(
             f"--shapes: unknown {', '.join(unknown)}; known: {', '.join(SHAPES | SWEEP)}"
         )
-    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device_named(options.device)
     results: list[dict[str, Any]] = []
     for result in measure(device, options.shapes, options.commit):
         results.append(result)

@@ -9,16 +9,21 @@ import sys
 from pathlib import Path
 
 from setwise.cli.errors import CommandError
+from setwise.cli.interrupt import INTERRUPTED
 from setwise.cli.pictures import draw_archive, settings_of
-from setwise.cli.reproduce import INTERRUPTED
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
-    parser = commands.add_parser("data", help="make data sets")
+    parser = commands.add_parser(
+        "data", help="make data sets", description="Makes the data sets that are files."
+    )
     subjects = parser.add_subparsers(dest="subject", required=True)
     blocks = subjects.add_parser(
-        "blocksworld", help="pictures of Blocksworld states, and their blocks cut out"
+        "blocksworld",
+        help="pictures of Blocksworld states, and their blocks cut out",
+        description="Draws states of the Blocksworld with a path tracer and cuts their blocks out. "
+        "Stopped by Ctrl-C, the same command goes on.",
     )
     add = blocks.add_argument
     add("--blocks", type=int, default=5, help="default: 5")

@@ -31,13 +31,14 @@ _HEADINGS = {
 # What each extra and backend is there for.
 PURPOSES = {
     "bench": "setwise bench",
+    "demo": "setwise demo",
     "dev": "tests and checks of the library itself",
     "docs": "the site and the figures of the documents",
     "experiments": "setwise reproduce, setwise rules ask",
     "metrics": "the torchmetrics classes",
     "planning": "setwise plan",
     "render": "setwise data blocksworld",
-    "report": "setwise tables, figures",
+    "report": "setwise tables, setwise report, figures",
     "triton": "fast losses on NVIDIA GPUs",
     "mitsuba": "pictures of blocks, the default renderer",
     "blender": "pictures of blocks, another renderer",

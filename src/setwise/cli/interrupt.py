@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = 130  # as shells count a process that Ctrl-C ended
+
 
 class Interrupt:
     """Whether Ctrl-C was pressed; call it to ask."""

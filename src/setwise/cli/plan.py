@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from setwise.cli.errors import CommandError
+from setwise.cli.options import positive, positive_whole, require_file, require_folder
 
 if TYPE_CHECKING:
     from setwise.planning import LatentPlanner, Problem, Result
@@ -24,10 +26,20 @@ TRAIN = {
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
-    parser = commands.add_parser("plan", help="solve problems in the latent space of a network")
+    parser = commands.add_parser(
+        "plan",
+        help="solve problems in the latent space of a network",
+        description="Encodes all states of a world with a trained network, lets Fast Downward "
+        "search between two codes, decodes the plan and checks it.",
+    )
     domains = parser.add_subparsers(dest="domain", required=True)
     for name, what in (("puzzle", "the sliding puzzle"), ("blocksworld", "the Blocksworld")):
-        domain = domains.add_parser(name, help=f"problems of {what}")
+        domain = domains.add_parser(
+            name,
+            help=f"problems of {what}",
+            description=f"Solves problems of {what} and draws the plans. The exit code is 0 if "
+            "every problem has a valid plan, 1 if one has not, and 2 if it could not be run.",
+        )
         _add_options(domain)
         domain.set_defaults(run=_run, extra="planning")
 
@@ -42,10 +54,16 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
     add("--encoding", choices=["index", "bits", "full"], default="index", help="default: index")
     add("--heuristic", default="blind", help="of Fast Downward; default: blind")
-    add("--seconds", type=float, default=300.0, help="for a search; default: 300")
-    add("--memory-mb", type=int, default=6000, help="for a search; default: 6000")
+    add("--seconds", type=positive, default=300.0, help="for a search; default: 300")
+    add("--memory-mb", type=positive_whole, default=6000, help="for a search; default: 6000")
     add("--downward", type=Path, metavar="PATH", help="Fast Downward, if not that of the extra")
     add("--output", type=Path, default=Path("plans"), metavar="DIR", help="default: plans")
+    add(
+        "--record",
+        type=Path,
+        metavar="DIR",
+        help="keep the plan for setwise report as well, which looks in results/plans",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -57,6 +75,9 @@ def _run(options: argparse.Namespace) -> int:
     from setwise.planning import LatentPlanner, encode_states, find_executable, latent_health
     from setwise.planning.learned import open_space
 
+    require_folder("--output", options.output)
+    if not options.heuristic.strip():
+        raise CommandError("--heuristic: expected a name such as blind, got nothing")
     try:
         find_executable(options.downward)
         space = open_space(_network(options), options.data)
@@ -79,6 +100,8 @@ def _run(options: argparse.Namespace) -> int:
 def _network(options: argparse.Namespace) -> Path:
     from setwise.planning.learned import choose_network
 
+    if options.network:
+        require_file("--network", options.network)
     path: Path | None = options.network or choose_network(options.domain, options.runs)
     if path is None:
         raise CommandError(
@@ -119,7 +142,7 @@ def _solve(
         print(f"{end:<11}{domain.describe(domain.configuration_of(objects))}")
     print(f"outcome    {result.outcome}: {result.reason}{_effort(result)}")
     if result.report is not None and result.objects is not None:
-        from setwise.planning.show import captions_of, write_pictures
+        from setwise.planning.show import captions_of, record_plan, write_pictures
 
         for caption in captions_of(domain, result.report)[0][1:]:
             number, _, said = caption.partition(": ")
@@ -130,6 +153,14 @@ def _solve(
         )
         for what, path in zip(("strip", "animation"), pictures, strict=True):
             print(f"{what:<11}{path}")
+        if options.record:
+            folder = options.record / problem.name
+            command = shlex.join(["setwise", *options.arguments])
+            try:
+                record_plan(space, result.objects, result.report, folder, command)
+            except (ValueError, OSError) as error:
+                raise CommandError(f"--record: {error}") from error
+            print(f"recorded   {folder}")
     times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.seconds.items())
     print(f"seconds    {sum(result.seconds.values()):.1f}: {times}")
     return result

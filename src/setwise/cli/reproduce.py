@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from setwise.cli import plans
 from setwise.cli.errors import CommandError
 from setwise.cli.facts import add_clauses, add_facts, on_facts, require_clauses
+from setwise.cli.interrupt import INTERRUPTED, interruptible
+from setwise.cli.options import device_named, require_folder
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import LOSSES, Config
@@ -28,16 +30,24 @@ if TYPE_CHECKING:
     from setwise.experiments.reproduce import Keep
     from setwise.experiments.train import Progress, Result, Training
 
-INTERRUPTED = 130  # as shells count a process that Ctrl-C ended
-
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
-    parser = commands.add_parser("reproduce", help="train what a table of the paper shows")
-    parser.add_argument("table", choices=[*RECIPES, plans.TABLE])
+    parser = commands.add_parser(
+        "reproduce",
+        help="train what a table of the paper shows",
+        description="Trains the runs of a table that are not recorded yet, many networks at once, "
+        "and prints the table. Stopped by Ctrl-C, the same command goes on.",
+    )
+    parser.add_argument("table", choices=[*RECIPES, plans.TABLE], help="of the paper")
     presets = sorted({preset for recipes in RECIPES.values() for preset in recipes})
     parser.add_argument("--preset", default="paper", help=f"{', '.join(presets)}; default: paper")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+        help="default: cuda if there is one",
+    )
     parser.add_argument("--seeds", type=seeds, help="0-9, 0,3,5 or 4; default: those of the preset")
     parser.add_argument("--scenarios", nargs="+", help="default: all of the preset")
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=LOSSES, help="default: all")
@@ -82,21 +92,23 @@ def seeds(text: str) -> list[int]:
 def _run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from setwise.cli.interrupt import interruptible
     from setwise.cli.watch import Watcher
     from setwise.experiments.reproduce import ensembles, reproduce
     from setwise.experiments.train import StoppedError
 
+    device = device_named(options.device)
+    for name in ("results", "runs"):
+        require_folder(f"--{name}", getattr(options, name))
     if options.table == plans.TABLE:
         try:
-            return plans.run(options, _device(options.device))
+            return plans.run(options, device)
         except (StoppedError, KeyboardInterrupt) as stopped:
             trained = isinstance(stopped, StoppedError)
             how = "the training is saved" if trained else "what was planned is recorded"
             return _stopped(options, how)
     logs = _logs(options.tensorboard)
     console = Console(stderr=True)
-    configs, device = _configs(options), _device(options.device)
+    configs = _configs(options)
     try:
         configs = with_pictures(configs, options.data, console, options.results)
     except KeyboardInterrupt:
@@ -185,14 +197,6 @@ def _configs(options: argparse.Namespace) -> list[Config]:
     if own:
         require_clauses(own, configs)
     return configs
-
-
-def _device(name: str) -> str:
-    import torch
-
-    if name == "cuda" and not torch.cuda.is_available():
-        raise CommandError("--device: PyTorch finds no CUDA device here; take cpu or auto")
-    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _logs(folder: Path | None) -> Logs | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from setwise.cli.errors import CommandError
 from setwise.cli.facts import add_facts, own_facts, summary
+from setwise.cli.options import require_file
 from setwise.experiments.config import RulesData
 
 if TYPE_CHECKING:
@@ -20,10 +21,19 @@ if TYPE_CHECKING:
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
-    rules = commands.add_parser("rules", help="rules over countries or your own facts")
+    rules = commands.add_parser(
+        "rules",
+        help="rules over countries or your own facts",
+        description="What networks have learned of rules, and what there is to learn.",
+    )
     actions = rules.add_subparsers(dest="action", required=True)
 
-    ask = actions.add_parser("ask", help="what a trained network takes for the body of a head")
+    ask = actions.add_parser(
+        "ask",
+        help="what a trained network takes for the body of a head",
+        description="Gives the head of a rule to a trained network and prints the body that it "
+        "answers, with its confidence, and whether that is right.",
+    )
     add = ask.add_argument
     add("head", help="for instance 'neighbor2(austria,germany,belgium)'")
     add("--network", type=Path, metavar="FILE", help="default: the best one kept in --runs")
@@ -33,7 +43,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add("--json", action="store_true", help="the answer as JSON")
     ask.set_defaults(run=_ask, extra="experiments")
 
-    count = actions.add_parser("count", help="how many ground clauses there are to learn from")
+    count = actions.add_parser(
+        "count",
+        help="how many ground clauses there are to learn from",
+        description="Counts the facts and the ground clauses of rules over them.",
+    )
     add_facts(count)
     count.add_argument("--json", action="store_true", help="the counts as JSON")
     count.set_defaults(run=_count, extra="experiments")
@@ -44,6 +58,8 @@ def _ask(options: argparse.Namespace) -> int:
     from setwise.experiments.kept import kept_network
 
     named = options.network
+    if named:
+        require_file("--network", named)
     try:
         kept = kept_network(named, options.results) if named else _best(options)
         answer = RuleNetwork.load(kept.path, options.facts).ask(options.head)

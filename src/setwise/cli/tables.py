@@ -22,7 +22,11 @@ COLUMN = 30
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
-    parser = commands.add_parser("tables", help="the tables of the paper, from recorded runs")
+    parser = commands.add_parser(
+        "tables",
+        help="the tables of the paper, from recorded runs",
+        description="Prints what the recorded runs of each table came to, beside the paper.",
+    )
     parser.add_argument("--json", action="store_true", help="cells as JSON, by table")
     parser.add_argument("--table", help="this one alone, for instance table1 or table1-quick")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw pictures into this folder")

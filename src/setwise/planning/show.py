@@ -1,10 +1,11 @@
-"""The pictures of a plan, from what was decoded: a strip and an animation.
+"""The pictures of a plan, from what was decoded: a strip, an animation, or one of each state.
 
 Legend: P states of a plan, N objects, F features, H, W height and width of a picture.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from setwise import environment
 from setwise.planning.domain import Domain
+from setwise.planning.latent import device_of
 from setwise.planning.learned import LearnedSpace
 from setwise.planning.pictures import Between, Pictures, write_animation, write_strip
 from setwise.planning.puzzle import PuzzleDomain
+from setwise.planning.recorded import write_plan
 from setwise.planning.tiles import draw_moves, draw_states
 from setwise.planning.validate import FaultKind, Report
 
@@ -28,20 +32,49 @@ def write_pictures(
 ) -> tuple[Path, Path]:
     """Draw the states [P, N, F] of a plan; returns where the strip and the animation are."""
     captions, wrong = captions_of(space.domain, report)
+    pictures, kind = draw_plan(space, objects), "png"
     between: Between | None = None
     if isinstance(space.domain, PuzzleDomain):
         puzzle, kind = space.domain, "gif"
-        pictures = draw_states(puzzle, objects)
 
         def between(step: int) -> Pictures:
             return draw_moves(puzzle, objects[step - 1], objects[step])
 
-    else:
-        pictures, kind = _photographs(space, objects), "png"
     strip, animation = folder / f"{name}.png", folder / f"{name}-animation.{kind}"
     write_strip(strip, pictures, captions, wrong=wrong)
     write_animation(animation, pictures, captions, wrong=wrong, between=between)
     return strip, animation
+
+
+def record_plan(
+    space: LearnedSpace, objects: Tensor, report: Report, folder: Path, command: str
+) -> None:
+    """Write the states [P, N, F] of a plan into a folder of its own, for `setwise report`."""
+    config = space.config
+    captions, _ = captions_of(space.domain, report)
+    about = {
+        "domain": space.domain.name,
+        "verdict": str(report).partition("\n")[0],
+        "valid": report.valid,
+        "network": {
+            "file": space.path.name,
+            "table": config.table,
+            "scenario": config.scenario,
+            "loss": config.loss,
+            "seed": config.seed,
+        },
+        "command": command,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": environment.describe(device_of(space.model)),
+    }
+    write_plan(folder, draw_plan(space, objects), captions, about)
+
+
+def draw_plan(space: LearnedSpace, objects: Tensor) -> Pictures:
+    """The states [P, N, F] of a plan as pictures [P, H, W, 3]."""
+    if isinstance(space.domain, PuzzleDomain):
+        return draw_states(space.domain, objects)
+    return _photographs(space, objects)
 
 
 def captions_of(domain: Domain, report: Report) -> tuple[list[str], set[int]]:

@@ -35,16 +35,26 @@ def update(page: Path, results: Path) -> str:
     if sorted(marked) != sorted(TABLES):
         raise ValueError(f"{page.name}: has blocks {sorted(marked)}, not {sorted(TABLES)}")
     for table in TABLES:
-        begin, end = f"<!-- {table}: begin -->\n", f"<!-- {table}: end -->\n"
-        before, rest = text.split(begin)
-        _, after = rest.split(end)
         presets = [n for n in found if base_name(n) == table != n]
         costs = {name: tables.read_costs(results, name) for name in (table, *presets)}
         parts = [section(table, found[table], costs[table]) if table in found else NOTHING]
         parts += [f"### {name}\n\n{section(name, found[name], costs[name])}" for name in presets]
-        parts = [_quoted(TABLES[table]), *parts]
-        text = "\n".join([before + begin, *parts, end + after])
+        text = with_block(text, page.name, table, "\n".join([_quoted(TABLES[table]), *parts]))
     return text
+
+
+def with_block(text: str, document: str, name: str, block: str) -> str:
+    """The text of a document with what is between the two markers of a name replaced.
+
+    >>> with_block("<!-- x: begin -->\\nold<!-- x: end -->\\n", "page.md", "x", "new\\n")
+    '<!-- x: begin -->\\n\\nnew\\n\\n<!-- x: end -->\\n'
+    """
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"{document}: expected one pair of markers {begin.strip()}, {end.strip()}")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n{block}\n{end}{after}"
 
 
 def _published(results: Path) -> dict[str, list[Record]]:

@@ -5,8 +5,10 @@ Legend: S pictures; H, W height and width in pixels. All arrays are uint8 RGB.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +61,37 @@ def enlarged(picture: Picture, scale: int, boxes: NDArray[np.uint16] | None = No
     return np.asarray(image)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """What the network of a loss made of some states."""
+
+    loss: str
+    rmse: float  # over these states, of pixels from 0 to 1
+    rows: list[tuple[Picture, Picture, Picture]]  # S; input, output and their difference
+
+
+def compare(found: Reconstructions, scenario: str) -> list[Comparison]:
+    """The networks of a scenario, in the order of the paper's losses.
+
+    Pictures are cut to where anything is to be seen in any of them.
+    """
+    runs = [(number, c) for number, c in enumerate(found.configs) if c.scenario == scenario]
+    if not runs:
+        known = ", ".join(sorted({config.scenario for config in found.configs}))
+        raise ValueError(f"scenario: there are no networks of {scenario}, only of {known}")
+    runs.sort(key=lambda run: LOSSES.index(run[1].loss))
+    window = _window([found.inputs, *(found.outputs[number] for number, _ in runs)])
+    compared = []
+    for number, config in runs:
+        output = found.outputs[number]
+        difference = np.abs(found.inputs.astype(int) - output).astype(np.uint8)
+        rmse = math.sqrt(np.square(difference / 255.0).mean())
+        rows = zip(found.inputs, output, difference, strict=True)
+        cut = [(a[window], b[window], c[window]) for a, b, c in rows]
+        compared.append(Comparison(config.loss, rmse, cut))
+    return compared
+
+
 def draw_reconstructions(found: Reconstructions, scenario: str, path: Path) -> None:
     """For each loss: inputs, what came out, and how they differ, one state a row.
 
@@ -69,25 +102,16 @@ def draw_reconstructions(found: Reconstructions, scenario: str, path: Path) -> N
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    runs = [(number, c) for number, c in enumerate(found.configs) if c.scenario == scenario]
-    if not runs:
-        known = ", ".join(sorted({config.scenario for config in found.configs}))
-        raise ValueError(f"scenario: there are no networks of {scenario}, only of {known}")
-    runs.sort(key=lambda run: LOSSES.index(run[1].loss))
-    window = _window([found.inputs, *(found.outputs[number] for number, _ in runs)])
-    high, wide, _ = found.inputs[0][window].shape
+    shown = compare(found, scenario)
+    high, wide, _ = shown[0].rows[0][0].shape
     width = 4.0  # inches of a panel, three pictures side by side
     height = width * len(found.inputs) * (high + GAP) / (3 * (wide + GAP)) + 0.9
     figure, grid = plt.subplots(
-        1, len(runs), figsize=(width * len(runs), height), layout="constrained", squeeze=False
+        1, len(shown), figsize=(width * len(shown), height), layout="constrained", squeeze=False
     )
-    for axes, (number, config) in zip(grid.flat, runs, strict=True):
-        output = found.outputs[number]
-        difference = np.abs(found.inputs.astype(int) - output).astype(np.uint8)
-        rows = zip(found.inputs, output, difference, strict=True)
-        axes.imshow(contact_sheet([p[window] for row in rows for p in row], columns=3))
-        rmse = math.sqrt(np.square(difference / 255.0).mean())
-        axes.set_title(f"{config.loss}: {LOSS_NAMES[config.loss]}\nrmse {rmse:.3f} on these")
+    for axes, one in zip(grid.flat, shown, strict=True):
+        axes.imshow(contact_sheet([p for row in one.rows for p in row], columns=3))
+        axes.set_title(f"{one.loss}: {LOSS_NAMES[one.loss]}\nrmse {one.rmse:.3f} on these")
         axes.set_xlabel("input, output, difference")
         axes.set(xticks=[], yticks=[])
     save(_as_image(figure), path)
@@ -105,6 +129,15 @@ def save(picture: Picture | Image.Image, path: Path) -> None:
     else:
         few = image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(path, optimize=True)
+
+
+def encoded(picture: Picture) -> bytes:
+    """A photograph as the bytes of a JPEG file."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "JPEG", quality=88, subsampling=0, optimize=True)
+    return file.getvalue()
 
 
 def _as_image(figure: object) -> Image.Image:

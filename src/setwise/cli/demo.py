@@ -1,0 +1,118 @@
+"""``setwise demo``: networks learn sets, a planner uses one, and a page shows what happened."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setwise.cli.errors import CommandError
+from setwise.cli.interrupt import INTERRUPTED, interruptible
+from setwise.cli.options import require_folder, whole
+from setwise.experiments.recipes.demo import LOSSES
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from setwise.demo import Learned, Solved
+
+PAGE = "index.html"
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser(
+        "demo",
+        help="see it work in a minute or two: sets are learned and planned with",
+        description="Trains a set autoencoder with set cross entropy, beside one with the cross "
+        "entropy that minds the order; plans in its codes with Fast Downward, checks the plan, and "
+        "writes a page about it. Stopped by Ctrl-C, the same command goes on. The exit code is 0 "
+        "if the plan is valid, 1 if it is not, and 2 if the command could not be run.",
+    )
+    add = parser.add_argument
+    add("--output", type=Path, default=Path("demo"), metavar="DIR", help="default: %(default)s")
+    add("--seed", type=whole, default=0, metavar="N", help="of the networks; default: %(default)s")
+    parser.set_defaults(run=_run, extra="demo")
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Found missing now, not after a minute of training.
+    import PIL  # noqa: F401
+    import rich  # noqa: F401
+    import safetensors  # noqa: F401
+    import sklearn  # type: ignore[import-untyped]  # noqa: F401
+    from rich.console import Console
+
+    from setwise.demo.page import write_page
+    from setwise.demo.solve import solve
+    from setwise.experiments.train import StoppedError
+    from setwise.planning import find_executable
+
+    require_folder("--output", options.output)
+    console, page = Console(stderr=True), options.output / PAGE
+    again = shlex.join([program(), *options.arguments])
+    try:
+        find_executable()
+        options.output.mkdir(parents=True, exist_ok=True)
+        learned = _learn(console, options.output, options.seed)
+        _say(console, "2 of 3: Fast Downward plans in the codes of the network that SH trained")
+        solved = solve(learned.spaces["SH"])
+        _say(console, "3 of 3: curves, states and the plan are drawn")
+        write_page(page, learned, solved, program(), again)
+    except StoppedError:
+        print(f"stopped, the training is saved; to go on: {again}", file=sys.stderr)
+        return INTERRUPTED
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    print(summary(learned, solved, page))
+    if solved.result.valid:
+        return 0
+    other = f"{program()} demo --seed {options.seed + 1}"
+    print(f"the plan is not valid; another network may do better: {other}", file=sys.stderr)
+    return 1
+
+
+def _learn(console: Console, folder: Path, seed: int) -> Learned:
+    from setwise.cli.demo_watch import DemoWatcher
+    from setwise.demo.learn import checkpoint_of, learn
+
+    _say(console, "1 of 3: two networks learn to put sets out again, one with each loss")
+    saved = checkpoint_of(folder, seed)
+    if saved.exists():
+        _say(console, f"going on from {saved}")
+    with interruptible() as interrupt, DemoWatcher(console, interrupt) as watcher:
+        return learn(folder, seed, watcher, interrupt)
+
+
+def summary(learned: Learned, solved: Solved, page: Path) -> str:
+    """What happened, in five lines."""
+    health, result, puzzle = solved.health, solved.result, solved.puzzle
+    rights = " and ".join(f"{learned.right(loss)} with {loss}" for loss in LOSSES)
+    search = result.search
+    effort = "" if search is None else f" in {search.seconds:.1f} s"
+    ends = f"from {puzzle.describe(solved.init)} to {puzzle.describe(solved.goal)}"
+    lines = {
+        "learned": f"of {learned.states} states {rights} come back whole, "
+        f"after {learned.seconds:.0f} s",
+        "codes": f"{health.codes} for {health.states} states, {health.bits} bits each",
+        "planned": f"{ends}: {result.outcome}, {result.reason}{effort}",
+        "checked": str(result).partition("\n")[0],
+        "look at": page.resolve().as_uri(),
+    }
+    return "\n".join(f"{name:<9}{said}" for name, said in lines.items())
+
+
+def program() -> str:
+    """What to type for this command: ``make demo`` calls it by its path, and it is on no other."""
+    script = Path(sys.executable).with_name("setwise")
+    if shutil.which("setwise") or not script.exists():
+        return "setwise"
+    return os.path.relpath(script)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,82 @@
+"""Training the networks of the demonstration, one a loss, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from setwise import environment
+from setwise.experiments.config import Config, Loss
+from setwise.experiments.recipes import demo
+from setwise.experiments.reproduce import ensemble_identity, save_network
+from setwise.experiments.train import Progress, Result, Training
+from setwise.planning.learned import LearnedSpace, open_space
+
+Watch = Callable[[Sequence[Config], Progress], None]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What became of each loss."""
+
+    results: dict[Loss, Result]
+    spaces: dict[Loss, LearnedSpace]
+    seconds: float
+    environment: dict[str, Any]
+
+    @property
+    def states(self) -> int:
+        """How many there are, all of them trained on."""
+        return len(self.spaces["SH"].domain.configurations())
+
+    def right(self, loss: Loss) -> int:
+        """How many states are put out again, with nothing missing and nothing else."""
+        return round(self.results[loss].metrics["exact"] * self.states)
+
+
+def configs_of(seed: int) -> list[Config]:
+    return [demo.config(loss, seed) for loss in demo.LOSSES]
+
+
+def checkpoint_of(folder: Path, seed: int) -> Path:
+    """Where a training that was stopped waits to go on."""
+    return folder / f"{ensemble_identity(configs_of(seed))}.ckpt"
+
+
+def learn(folder: Path, seed: int, watch: Watch, stop: Callable[[], bool]) -> Learned:
+    """Train, or go on with a training that was stopped; the networks are kept in the folder.
+
+    Once ``stop`` says so, the training is saved and `StoppedError` raised; see `Training`.
+    """
+    saved = checkpoint_of(folder, seed)
+    with _one_thread():
+        training = Training(configs_of(seed), "cpu", saved)
+        found = training.run(lambda progress: watch(training.configs, progress), stop)
+        made_with = environment.describe(torch.device("cpu"))
+    by_loss = {result.config.loss: result for result in found}
+    spaces = {}
+    for index, config in enumerate(training.configs):
+        path = folder / f"{config.loss}.safetensors"
+        save_network(path, training, index)
+        spaces[config.loss] = open_space(path)
+    saved.unlink(missing_ok=True)
+    return Learned(by_loss, spaces, training.seconds, made_with)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A second one gains nothing with networks so small, and waits for ever where cores are busy.
+
+    The numbers do not depend on how many cores there are, either.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,62 @@
+"""The few numbers of the README: one row for each task, in its hardest setting that is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from setwise.report import tables
+from setwise.report.document import with_block
+from setwise.report.paper import TABLES, PaperTable
+from setwise.report.tables import Cell, Record
+
+BLOCK = "headline"
+# Tables and scenarios: elements in random order everywhere; of sizes, the smallest and the largest.
+ROWS = (
+    *((table, "4") for table in ("table1", "table2", "table3")),
+    *(("table4", scenario) for scenario in ("n2-2250-random", "n5-9000-random")),
+    *(("table5", scenario) for scenario in ("puzzle-14", "blocks-14")),
+)
+
+
+def update(readme: Path, results: Path) -> str:
+    """The text of the README with its block made anew from a folder of records."""
+    return with_block(readme.read_text(), readme.name, BLOCK, headline(results))
+
+
+def headline(results: Path) -> str:
+    """A table in Markdown, and which tables of the paper are not in it yet."""
+    found = tables.read_tables(results)
+    losses = list(TABLES["table1"].values)
+    lines = [["", *losses], ["---"] * (len(losses) + 1)]
+    for name, scenario in ROWS:
+        paper, records = TABLES[name], found.get(name, ())
+        if any(record["scenario"] == scenario for record in records):
+            cells = _cells(paper, records, scenario)
+            lines.append([_label(paper, scenario), *(_text(paper, cells.get(x)) for x in losses)])
+    missing = [str(paper.number) for name, paper in TABLES.items() if name not in found]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return (
+        f"{table}\nTables that are not recorded yet: {', '.join(missing)}.\n" if missing else table
+    )
+
+
+def _cells(paper: PaperTable, records: Sequence[Record], scenario: str) -> dict[str, Cell]:
+    return {c.loss: c for c in tables.cells(paper, records) if c.scenario == scenario}
+
+
+def _label(paper: PaperTable, scenario: str) -> str:
+    """What is measured; the scenario is said where a table has several sizes of its task."""
+    many = set(TABLES["table1"].scenarios) != set(paper.scenarios)
+    size = f" ({paper.label(scenario)})" if many else ""
+    return f"Table {paper.number}: {paper.title}{size}"
+
+
+def _text(paper: PaperTable, cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    best, middle = (f"{value:.{paper.decimals}f}" for value in (cell.best, cell.median))
+    if paper.reaches(cell.best, cell.paper):
+        best = f"**{best}**"
+    before = "" if cell.paper is None else f"{cell.paper:.{paper.decimals}f}: "
+    return f"{before}{best} / {middle}"

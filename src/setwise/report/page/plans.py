@@ -1,0 +1,52 @@
+"""Plans that were recorded by ``setwise plan --record``, to be gone through step by step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from setwise.report.page.frame import Section
+from setwise.report.page.html import Html, joined
+from setwise.report.page.pieces import command, paragraph, steps, subheading
+from setwise.report.page.provenance import provenance, source_of
+
+FOLDER = "plans"
+EXAMPLES = (
+    "setwise plan puzzle --steps 14 --seed 3 --record results/plans",
+    "setwise plan blocksworld --steps 7 --record results/plans",
+)
+
+
+def plans_section(results: Path) -> Section:
+    """All plans of a folder of results, or how to have one."""
+    said = (
+        "A set autoencoder turns each state into a string of bits, Fast Downward finds a shortest "
+        "way between two strings, and the strings on the way are decoded into objects again. "
+        "What is drawn is what was decoded; the verdict comes from the rules of the world alone."
+    )
+    parts = [paragraph(said)]
+    found = sorted(path.parent for path in (results / FOLDER).glob("*/plan.json"))
+    parts += [_plan(folder) for folder in found]
+    if not found:
+        parts += [paragraph("No plans are recorded yet."), command("\n".join(EXAMPLES))]
+    return Section("plans", "Plans, step by step", joined(parts), short="Plans")
+
+
+def _plan(folder: Path) -> Html:
+    try:
+        plan: dict[str, Any] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        captions = [str(caption) for caption in plan["captions"]]
+        pictures = [(folder / f"{number:02}.png").read_bytes() for number in range(len(captions))]
+        network, made = plan["network"], plan["environment"]
+        told = (
+            f"Codes of a network trained with {network['loss']}, seed {network['seed']}, in "
+            f"scenario {network['scenario']} of {network['table']}. Checked: {plan['verdict']}."
+        )
+        name = f"{plan['domain']}, {len(captions) - 1} steps"
+        source = source_of(plan, made, f"a plan over the codes of {network['file']}")
+        parts = [subheading(folder.name), paragraph(told), steps(name, pictures, captions)]
+        parts.append(provenance([plan["command"]], [source]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / 'plan.json'}: not a plan: {error!r}") from error
+    return joined(parts)

@@ -1,0 +1,95 @@
+"""Where numbers come from: the commands that make them, and what they were made with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from setwise.report import tables
+from setwise.report.page.html import Html, element, joined
+from setwise.report.page.pieces import command
+from setwise.report.paper import base_name
+from setwise.report.tables import Record
+
+UNKNOWN = "not recorded"
+# What a table needs that no other command of its own makes.
+BEFORE = {"table5": "setwise reproduce table1 --scenarios 4 --losses SH A1H --keep all"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Records that were made in one place."""
+
+    what: str
+    hardware: str
+    software: str
+    commit: str
+    date: str
+
+
+def commands_for(table: str) -> list[str]:
+    """What to type for a table of ours.
+
+    >>> commands_for("table4-best")
+    ['setwise reproduce table4 --preset best']
+    """
+    base = base_name(table)
+    preset = table.removeprefix(base).removeprefix("-") or "paper"
+    before = [BEFORE[table]] if table in BEFORE else []
+    return [*before, f"setwise reproduce {base} --preset {preset}"]
+
+
+def sources_of(records: Sequence[Record]) -> list[Source]:
+    """Runs by the machine, the versions and the commit that they were made with."""
+    groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        groups[_place(record["environment"])].append(record)
+    return [
+        Source(f"{len(found)} runs in {tables.seconds(found):.0f} s", *place, _days(found))
+        for place, found in groups.items()
+    ]
+
+
+def source_of(record: dict[str, Any], environment: dict[str, Any], what: str) -> Source:
+    """Of one record, whose environment may lie anywhere in it."""
+    return Source(what, *_place(environment), _days([record]))
+
+
+def provenance(commands: Sequence[str], sources: Sequence[Source]) -> Html:
+    """The commands, and a list of what is known of each source."""
+    parts = [element("h3", "Where this comes from"), command("\n".join(commands))]
+    for source in sources:
+        told = {
+            "Recorded": source.what,
+            "Hardware": source.hardware,
+            "Software": source.software,
+            "Commit": element("code", source.commit),
+            "Date": source.date,
+        }
+        pairs = [(element("dt", name), element("dd", value)) for name, value in told.items()]
+        parts.append(element("dl", *(part for pair in pairs for part in pair), class_="provenance"))
+    return joined(parts)
+
+
+def _place(environment: dict[str, Any]) -> tuple[str, str, str]:
+    hardware = environment.get("hardware") or environment.get("device")
+    if hardware is None and "machine" in environment:
+        hardware = f"{environment['machine']}, {environment.get('threads')} threads"
+    software = [
+        f"{name} {environment[name]}"
+        for name in ("setwise", "torch", "triton", "python")
+        if environment.get(name)
+    ]
+    commit = str(environment.get("commit") or UNKNOWN)
+    # A mark behind the forty letters of a commit says that files were changed since.
+    short = commit[:12] + commit[40:] if len(commit) >= 40 else commit
+    return str(hardware or UNKNOWN), ", ".join(software) or UNKNOWN, short
+
+
+def _days(records: Sequence[dict[str, Any]]) -> str:
+    days = sorted({str(r.get("finished") or r.get("date") or "")[:10] for r in records} - {""})
+    if not days:
+        return UNKNOWN
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
