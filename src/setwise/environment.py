@@ -33,14 +33,15 @@ def describe(device: torch.device, commit: str | None = None) -> dict[str, Any]:
 
 
 def current_commit() -> str | None:
-    """The commit this file belongs to, marked if the tree has changed since; None if to none.
+    """The commit this file belongs to, marked if the package has changed since; None if to none.
 
     An installed package may lie inside the repository of somebody's project, which is not ours.
+    What else lies in ours does not matter: records are written there while a command runs.
     """
     here = Path(__file__)
     if _git("ls-files", "--error-unmatch", here.name) is None:
         return None
-    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", ":/")
+    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", ".")
     return commit if not changes else f"{commit}-dirty"
 
 

@@ -20,7 +20,7 @@ from setwise.models.initialise import glorot
 
 
 class EquivariantLayer(nn.Module):
-    """[*, K, inputs] -> [*, K, outputs]: the same for each constant, which also sees their sum."""
+    """[*, K, inputs] -> [*, K, outputs]: the same for each constant, which also sees their mean."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class EquivariantLayer(nn.Module):
         self.all = nn.Linear(inputs, outputs, bias=False)
 
     def forward(self, input: Tensor) -> Tensor:
-        together: Tensor = self.all(input.sum(dim=-2, keepdim=True))
+        together: Tensor = self.all(input.mean(dim=-2, keepdim=True))
         return together + self.each(input)
 
 
