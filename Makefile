@@ -1,17 +1,29 @@
-# `make demo`, `make test` and `make check` each set up what they need; none changes a tracked file.
+# Every target sets up what it needs; `demo`, `report`, `test` and `check` change no tracked file.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
-PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test check format bench docs site clean
+# The version of the Python in .venv, or nothing if it is too old or there is no pip; and what it
+# should be, where a PYTHON was asked for.
+VERSION := print(*sys.version_info[:2], sep=".")
+there := $(shell $(BIN)/python -c 'import pip, sys; sys.version_info < (3, 11) or $(VERSION)' 2>/dev/null)
+wanted := $(there)
+ifneq ($(origin PYTHON),file)
+wanted := $(shell $(PYTHON) -c 'import sys; $(VERSION)' 2>/dev/null)
+endif
+
+.PHONY: demo report test check format bench docs site clean environment
 
 # A network learns sets, a planner uses it; the page is demo/index.html.
 demo: $(DEMO_STAMP)
 	$(BIN)/setwise demo
+
+# All recorded results beside the paper's; the page is report.html.
+report: $(DEMO_STAMP)
+	$(BIN)/setwise report
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
@@ -40,20 +52,32 @@ docs: $(STAMP)
 site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# An environment that will not do is made anew, whatever was installed in it.
+ifeq ($(and $(there),$(filter $(there),$(wanted))),)
+$(STAMP) $(DEMO_STAMP): environment
+endif
+environment:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "$(PYTHON): expected Python 3.11 or newer; name one, as in: make demo PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+define install
+	@echo "Setting up $(VENV), once. PyTorch is most of it; without a GPU this makes it smaller:"
+	@echo "    make $(firstword $(MAKECMDGOALS) demo) PIP_EXTRA_INDEX_URL=$(CPU_WHEELS)"
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(PIP) --editable '.[dev]'
-	touch $@
+	$(BIN)/python -m pip install --constraint constraints.txt --editable
+endef
+
+# The extra dev brings all that demo does.
+$(STAMP): pyproject.toml constraints.txt
+	$(install) '.[dev]'
+	touch $@ $(DEMO_STAMP)
 
 # A small part of what the tests need, in the same place.
 $(DEMO_STAMP): pyproject.toml constraints.txt
-	@echo "Setting up $(VENV), once. PyTorch is most of it; without a GPU this makes it smaller:"
-	@echo "    make demo PIP_EXTRA_INDEX_URL=$(CPU_WHEELS)"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(PIP) --editable '.[demo]'
+	$(install) '.[demo]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis site demo
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo report.html
+	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -16,6 +16,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch import Tensor
 import setwise as sw
 from setwise.bench import losses as bench
 from setwise.bench.contenders import dense
+from setwise.environment import current_commit
 
 RECORD = Path(__file__).parent / "records" / "losses-cpu.json"
 # The training shapes of the paper's tasks and of detection, and one set too large for a matrix.
@@ -115,16 +117,22 @@ def main() -> None:
             {"shape": name, "impl": impl, "total_ms": times[impl], "peak_mb": peaks[impl]}
             for impl in LOSSES
         ]
-    header = {
+    output.parent.mkdir(exist_ok=True)
+    output.write_text(json.dumps({"header": header(), "rows": rows}, indent=1) + "\n")
+
+
+def header() -> dict[str, Any]:
+    """With what, and when, it was measured."""
+    return {
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "setwise": sw.__version__,
+        "commit": current_commit(),
+        "date": datetime.now(UTC).date().isoformat(),
         "shapes": SHAPES,
     }
-    output.parent.mkdir(exist_ok=True)
-    output.write_text(json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

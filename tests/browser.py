@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from programs import is_missing
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = (375, 1440)  # pixels: a phone, a desk
@@ -69,6 +70,29 @@ _FAINT = """() => {
   return faint;
 }"""
 
+# Letters of drawings that are beyond their edges, or smaller than 12 pixels.
+_DRAWN = """() => {
+  const found = [];
+  for (const drawing of document.querySelectorAll("svg")) {
+    const box = drawing.getBoundingClientRect();
+    const scale = drawing.viewBox.baseVal.width ? box.width / drawing.viewBox.baseVal.width : 1;
+    for (const text of drawing.querySelectorAll("text")) {
+      const at = text.getBoundingClientRect();
+      if (at.left < box.left - 1 || at.right > box.right + 1
+          || at.top < box.top - 1 || at.bottom > box.bottom + 1)
+        found.push(`cut ${text.textContent}`);
+      if (scale * parseFloat(getComputedStyle(text).fontSize) < 12)
+        found.push(`small ${text.textContent}`);
+    }
+  }
+  return found;
+}"""
+
+# Tables that do not fit, and whether keys can get at the rest of them.
+_SCROLLING = """() => [...document.querySelectorAll(".scroll")]
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .map((box) => `${box.tabIndex} ${box.ariaLabel}`)"""
+
 # What keeps a page from those who do not see it, or do not use a mouse.
 _UNNAMED = """() => {
   const found = [];
@@ -91,7 +115,9 @@ _UNNAMED = """() => {
     if (![...input.labels].some((label) => label.textContent.trim())) found.push("input");
   for (const button of document.querySelectorAll("button"))
     if (!button.ariaLabel && !button.textContent.trim()) found.push("button");
-  for (const table of document.querySelectorAll("table")) if (!table.caption) found.push("table");
+  const captions = [...document.querySelectorAll("table")].map((t) => t.caption?.textContent);
+  if (!captions.every(Boolean)) found.push("table");
+  if (new Set(captions).size < captions.length) found.push("a caption twice");
   if (!document.documentElement.lang || !document.title) found.push("lang or title");
   return found;
 }"""
@@ -102,10 +128,7 @@ def started() -> Iterator[Browser]:
     """The browser of this system, without a window."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
-        reason = "no Chromium is installed: sudo apt-get install chromium"
-        if os.environ.get("SETWISE_TEST_EVERYTHING"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        is_missing("no Chromium is installed: sudo apt-get install chromium")
     # A user who is root has to do without its sandbox.
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     with sync_playwright() as playwright:
@@ -150,6 +173,18 @@ def overflowing(page: Page) -> list[str]:
 def faint(page: Page) -> list[str]:
     """Texts that are hard to tell from what is behind them."""
     found: list[str] = page.evaluate(_FAINT)
+    return found
+
+
+def badly_drawn(page: Page) -> list[str]:
+    """Texts of drawings that cannot be read, or not wholly."""
+    found: list[str] = page.evaluate(_DRAWN)
+    return found
+
+
+def scrolling(page: Page) -> list[str]:
+    """Tables that have to be scrolled: their tabindex and name."""
+    found: list[str] = page.evaluate(_SCROLLING)
     return found
 
 

@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "setwise"
 
 # Each room and the rooms it may import from, besides itself.
 BELOW: dict[str, set[str]] = {
+    "files": set(),
     "values": set(),
     "features": {"values"},
     "kernels": set(),
@@ -22,14 +23,16 @@ BELOW: dict[str, set[str]] = {
     "data": {"features"},
     "models": {"features", "arguments", "values"},
     "environment": {"the public names"},
-    "experiments": {"the public names", "environment", "features", "metrics", "models", "data"},
+    "experiments": {
+        *("the public names", "environment", "features", "files", "metrics", "models", "data"),
+    },
     "render": {"data"},
-    "planning": {"data", "environment", "experiments", "features", "models"},
+    "planning": {"data", "environment", "experiments", "features", "files", "models"},
     "bench": {"the public names", "environment"},
-    "report": {"experiments"},
-    "demo": {"environment", "experiments", "planning", "report"},
+    "report": {"experiments", "files"},
+    "demo": {"environment", "experiments", "files", "planning", "report"},
     "cli": {
-        *("the public names", "bench", "data", "demo", "environment", "experiments"),
+        *("the public names", "bench", "data", "demo", "environment", "experiments", "files"),
         *("planning", "render", "report"),
     },
 }

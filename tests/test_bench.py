@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import re
+import runpy
 import shutil
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import setwise as sw
 from setwise import cli
 from setwise.bench import document, limits, losses, show
 from setwise.bench.contenders import Contender, dense
+from setwise.environment import current_commit
 from test_documents import differing_pixels
 
 ROOT = Path(__file__).parent.parent
@@ -40,17 +43,24 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_measures_prints_records_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record, plot = tmp_path / "record.json", tmp_path / "plot.png"
+    record, plot = tmp_path / "new" / "record.json", tmp_path / "other" / "plot.png"
     arguments = ["bench", "losses", "--device", "cpu", "--commit", "abc"]
     assert cli.main([*arguments, "--output", str(record), "--plot", str(plot)]) == 0
     written = json.loads(record.read_text())
     assert written["header"]["commit"] == "abc"
+    assert date.fromisoformat(written["header"]["date"]) <= datetime.now(UTC).date()
     measured = [(row["shape"], row["impl"]) for row in written["rows"]]
     assert measured == [(s, i) for s in ("tiny", "sweep-8") for i in ("dense", "setwise")]
     assert all(row["total_ms"] > 0 for row in written["rows"])
     assert "tiny (2, 5, 3)" in capsys.readouterr().out
     assert plot.read_bytes().startswith(b"\x89PNG")
-    assert not list(tmp_path.glob("*.unfinished"))
+    assert list(record.parent.iterdir()) == [record]
+
+
+def test_the_benchmark_of_the_cpu_says_when_and_with_what() -> None:
+    header = runpy.run_path(str(ROOT / "benchmarks" / "losses_cpu.py"))["header"]()
+    assert date.fromisoformat(header["date"]) <= datetime.now(UTC).date()
+    assert header["commit"] == current_commit()
 
 
 @pytest.mark.usefixtures("tiny")
@@ -68,8 +78,7 @@ def test_a_stopped_run_leaves_what_it_measured(
 
     monkeypatch.setattr(losses, "_measure_one", stop_at_the_third)
     record = tmp_path / "record.json"
-    with pytest.raises(KeyboardInterrupt):
-        cli.main(["bench", "losses", "--device", "cpu", "--output", str(record)])
+    assert cli.main(["bench", "losses", "--device", "cpu", "--output", str(record)]) == 130
     assert len(json.loads(record.read_text())["rows"]) == 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,9 @@ class TestTraining:
         back = Reconstructions.read(tmp_path / "x" / "pictures.npz")
         assert back.configs == found.configs == (configs[1], configs[0])
         assert back.states == (3, 22)
+        assert (back.environment, back.finished) == (found.environment, found.finished)
+        assert back.environment["hardware"]
+        assert datetime.fromisoformat(back.finished) <= datetime.now(UTC)
         assert (back.inputs == found.inputs).all()
         assert back.outputs.shape == (2, 2, 40, 60, 3)
         # As far apart as was measured.

@@ -50,7 +50,7 @@ def test_reconstructions_are_drawn(tmp_path: Path) -> None:
     inputs = np.zeros((3, 40, 60, 3), dtype=np.uint8)
     inputs[:, 10:20, 30:40] = (200, 60, 60)
     outputs = np.stack([inputs, inputs // 2, inputs, np.zeros_like(inputs)])
-    found = Reconstructions(configs, (0, 1, 2), inputs, outputs)
+    found = Reconstructions(configs, (0, 1, 2), inputs, outputs, {}, "")
     draw_reconstructions(found, "3", tmp_path / "figure.png")
     with Image.open(tmp_path / "figure.png") as image:
         seen = np.asarray(image.convert("RGB")).astype(int)

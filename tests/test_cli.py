@@ -17,6 +17,7 @@ from rich.console import Console
 
 from setwise import cli
 from setwise.cli import reproduce, watch
+from setwise.cli.installed import install_command
 from setwise.cli.interrupt import Interrupt, interruptible
 from setwise.experiments import store
 from setwise.experiments.config import Autoencoder, Config, Loss, PuzzleData, Schedule
@@ -264,7 +265,7 @@ def test_a_missing_package_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     assert cli.main(arguments) == 2
     package = module.partition(".")[0]
-    assert capsys.readouterr().err == f"this needs {package}: pip install 'setwise[{extra}]'\n"
+    assert capsys.readouterr().err == f"this needs {package}: {install_command(extra)}\n"
 
 
 SCRIPT = """

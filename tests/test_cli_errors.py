@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from setwise import __version__, cli
-from setwise.cli import doctor
+from setwise.cli import doctor, installed
 from setwise.cli.options import require_folder
 
 Captured = pytest.CaptureFixture[str]
@@ -85,6 +88,8 @@ def test_an_unknown_option(parser: argparse.ArgumentParser, capsys: Captured) ->
         ("bench", "setwise bench: error: the following arguments are required: subject"),
         ("demo --seed -1", "argument --seed: expected a whole number such as 0 or 7, got '-1'"),
         ("demo --seed x", "argument --seed: expected a whole number"),
+        (f"demo --seed {2**63}", f"argument --seed: expected a seed below 2**63, got {2**63}"),
+        (f"plan puzzle --seed {2**64}", "argument --seed: expected a seed below 2**63"),
         ("plan puzzle --seconds nan", "--seconds: expected a number above 0, got 'nan'"),
         ("plan puzzle --seconds soon", "--seconds: expected a number above 0, got 'soon'"),
         ("plan puzzle --memory-mb 0", "--memory-mb: expected a whole number such as 1 or 7"),
@@ -109,6 +114,7 @@ def test_wrong_words(typed: str, said: str, capsys: Captured) -> None:
         ("plan puzzle --network none", "--network: expected a file, none is not there"),
         ("plan puzzle --heuristic ''", "--heuristic: expected a name such as blind, got nothing"),
         ("plan puzzle --output file", "--output: expected a folder, file is a file"),
+        ("plan puzzle --record file", "--record: expected a folder, file is a file"),
         ("report --results . --output .", "--output: expected the name of a file, . is a folder"),
         ("report --results none", "--results: there is no folder none"),
         ("reproduce table1 --results file", "--results: expected a folder, file is a file"),
@@ -116,6 +122,10 @@ def test_wrong_words(typed: str, said: str, capsys: Captured) -> None:
         ("rules ask neighbor2(a,b,c) --network .", "--network: expected a file, . is a folder"),
         ("rules count --facts none", "--facts: [Errno 2] No such file or directory: 'none'"),
         ("bench losses --shapes none", "--shapes: unknown none; known: puzzle, "),
+        ("bench losses --output .", "--output: expected the name of a file, . is a folder"),
+        ("bench losses --output file/x.json", "--output: expected a folder, file is a file"),
+        ("bench losses --plot file/x.png", "--plot: expected a folder, file is a file"),
+        ("bench losses --plot x.jpeg", "--plot: expected a name that ends in .png, got x.jpeg"),
     ],
 )
 def test_files_and_names(
@@ -156,6 +166,69 @@ def test_a_folder_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
     with pytest.raises(cli.CommandError, match="is not writable; choose another folder"):
         require_folder("--output", tmp_path / "new")
+
+
+@pytest.mark.parametrize("typed", ["rules count --json", "rules count"])
+def test_nobody_reads_on(typed: str, tmp_path: Path) -> None:
+    """As after ``setwise rules count --json | head``, which has seen enough."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "setwise.cli", *typed.split()],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+        )
+    finally:
+        os.close(writing)
+    assert ended.stderr == b""
+    assert ended.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "setwise.cli", "rules", "count", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+        )
+    assert b"No space left on device" in ended.stderr
+    assert b"Traceback" not in ended.stderr
+    assert ended.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("source", "ending"),
+    [
+        (None, "-m pip install 'setwise[planning]'"),
+        ('{"url": "file:///clone", "dir_info": {}}', "-m pip install '/clone[planning]'"),
+    ],
+    ids=["from PyPI", "from a clone"],
+)
+def test_a_missing_extra_fits_the_installation(
+    source: str | None, ending: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Whether a command says so itself, or a part of the library that knows no command."""
+    package = SimpleNamespace(read_text=lambda _: source)
+    monkeypatch.setattr(installed, "distribution", lambda _: package)
+
+    def needing(error: Exception) -> Callable[..., None]:
+        def check(*_: object) -> None:
+            raise error
+
+        return check
+
+    ways: list[Exception] = [
+        ModuleNotFoundError("no PIL: pip install 'setwise[planning]'", name="PIL"),
+        cli.CommandError("planning needs a planner: pip install 'setwise[planning]'"),
+    ]
+    for way in ways:
+        monkeypatch.setattr(doctor, "check_core", needing(way))
+        assert cli.main(["doctor", "--json"]) == 2
+        assert capsys.readouterr().err.endswith(f"{ending}\n")
 
 
 def test_ctrl_c_anywhere(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

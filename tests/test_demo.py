@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from browser import SCHEMES, WIDTHS, Scheme, faint, opened, overflowing, unnamed
 from setwise import cli
 from setwise.cli import demo as command
 from setwise.cli.demo_watch import DemoWatcher
+from setwise.cli.installed import install_command
 from setwise.cli.interrupt import Interrupt
 from setwise.demo.learn import checkpoint_of
 from setwise.demo.solve import farthest
@@ -171,13 +174,21 @@ def test_the_slider_moves_the_plan(finished: Run, chromium: Browser) -> None:
     assert state == PUZZLE.goal().tolist()
 
 
-@pytest.mark.browser
-def test_a_plan_that_is_not_valid(failed: Run, chromium: Browser) -> None:
-    """The exit code says so, and the page shows what there is."""
+def test_a_plan_that_is_not_valid(failed: Run) -> None:
+    """The exit code says so, and what is to be typed tries another seed in the same folder."""
     assert failed.code == 1
     assert len(failed.out.splitlines()) == 5
-    assert failed.err.splitlines()[-1].startswith("the plan is not valid; another network may")
-    assert failed.err.endswith(" demo --seed 1\n")
+    said, _, typed = failed.err.splitlines()[-1].partition(": ")
+    assert said == "the plan is not valid; another network may do better"
+    program, *words = shlex.split(typed)
+    assert program == command.program()
+    options = cli.command_line().parse_args(words)
+    assert (options.command, options.output, options.seed) == ("demo", failed.folder, 1)
+
+
+@pytest.mark.browser
+def test_the_page_of_a_plan_that_is_not_valid(failed: Run, chromium: Browser) -> None:
+    """It shows what there is."""
     for width in WIDTHS:
         with opened(chromium, failed.page, width) as page:
             assert overflowing(page) == []
@@ -217,18 +228,55 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
     assert not saved.exists()
 
 
-def test_ctrl_c_while_planning(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "stopped, the training is saved; to go on: "),
+        (OSError("No space left on device"), 2, "No space left on device"),
+    ],
+    ids=["ctrl-c", "error"],
+)
+def test_what_ends_the_planning_costs_no_training(
+    error: BaseException,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def pressed(*_: object, **options: object) -> None:
+    def fail(*_: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(demo, "config", small(20))
+    with monkeypatch.context() as patch:
+        patch.setattr("setwise.planning.LatentPlanner.solve", fail)
+        ended = run(tmp_path, capsys)
+    assert ended.code == code
+    assert ended.err.splitlines()[-1].startswith(said)
+    assert not ended.page.exists()
+    networks = [(tmp_path / f"{loss}.safetensors").read_bytes() for loss in demo.LOSSES]
+
+    resumed = run(tmp_path, capsys)
+    assert "going on from" in resumed.err
+    assert "epoch" not in resumed.err
+    assert resumed.page.exists()
+    assert not list(tmp_path.glob("*.ckpt"))
+    again = [(tmp_path / f"{loss}.safetensors").read_bytes() for loss in demo.LOSSES]
+    assert again == networks
+
+
+def test_ctrl_c_twice(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is saved then, and nothing else is said."""
+
+    def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "config", small(2))
-    monkeypatch.setattr("setwise.planning.LatentPlanner.solve", pressed)
+    monkeypatch.setattr(demo, "config", small(20))
+    monkeypatch.setattr(DemoWatcher, "__call__", pressed)
     ended = run(tmp_path, capsys)
     assert ended.code == 130
     assert ended.err.endswith("\nstopped\n")
-    assert not ended.page.exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_checkpoint_is_told(
@@ -276,7 +324,7 @@ def test_a_missing_package_is_told_before_anything_is_done(
     assert ended.code == 2
     assert ended.err.count("\n") == 1
     extra = "planning" if package == "kstar_planner" else "demo"
-    assert f"pip install 'setwise[{extra}]'" in ended.err
+    assert install_command(extra) in ended.err
     assert not (tmp_path / "new").exists()
 
 
@@ -347,3 +395,20 @@ def test_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script.chmod(0o755)
     monkeypatch.setenv("PATH", str(script.parent))
     assert command.program() == "setwise"
+    # That of another Python comes first.
+    other = tmp_path / "other" / "setwise"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}{os.pathsep}{script.parent}")
+    assert command.program() == ".venv/bin/setwise"
+
+
+def test_the_largest_seed(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the options let through, PyTorch takes."""
+    monkeypatch.setattr(demo, "config", small(10))
+    ended = run(tmp_path, capsys, "--seed", str(2**63 - 1))
+    assert ended.code in (0, 1)
+    assert ended.page.exists()

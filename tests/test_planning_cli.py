@@ -6,6 +6,7 @@ of the time of this file, plans with both and judges the plans.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sys
@@ -14,17 +15,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from setwise import cli
+from setwise.cli.installed import install_command
 from setwise.experiments import checkpoint, store
 from setwise.experiments.config import Schedule
 from setwise.experiments.recipes import RECIPES, Recipe, table5
 from setwise.planning import PuzzleDomain, write_problems
 from setwise.planning.instances import Problem
 from setwise.planning.learned import choose_network, kept_networks, open_space
+from setwise.planning.recorded import write_plan
 from test_planning_downward import program
 
 Captured = pytest.CaptureFixture[str]
@@ -127,7 +131,48 @@ def test_a_plan_is_kept_for_the_report(folder: Path, tmp_path: Path, capsys: Cap
     assert page.count("data:image/png;base64,") == 8
     (kept / "plan.json").unlink()
     assert cli.main(["plan", "puzzle", *options]) == 2
-    assert "is there already and is no plan" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "is there already and is no plan" in said.err
+    assert not said.out  # known before anything is done
+
+
+def test_what_cannot_be_kept_is_found_all_the_same(
+    folder: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("setwise.planning.show.record_plan", full)
+    options = ["--output", str(tmp_path), "--record", str(tmp_path / "records")]
+    assert cli.main(["plan", "puzzle", *options]) == 2
+    assert capsys.readouterr().err == "--record: No space left on device\n"
+    [found] = json.loads((tmp_path / "plans.json").read_text())
+    assert found["valid"]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_plan_is_replaced_or_stays(
+    failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever renaming fails: that of what is there, or that of what is new."""
+    kept, pictures = tmp_path / "plan", np.zeros((1, 4, 4, 3), np.uint8)
+    write_plan(kept, pictures, ["old"], {})
+    rename, count = Path.rename, itertools.count()
+
+    def fail(self: Path, target: Path) -> Path:
+        if next(count) == failing:
+            raise OSError("Input/output error")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            write_plan(kept, pictures, ["new"], {})
+    assert json.loads((kept / "plan.json").read_text()) == {"captions": ["old"]}
+    assert list(tmp_path.iterdir()) == [kept]
+    write_plan(kept, pictures, ["new"], {})
+    assert json.loads((kept / "plan.json").read_text()) == {"captions": ["new"]}
+    assert list(tmp_path.iterdir()) == [kept]
 
 
 @pytest.mark.parametrize("encoding", ["bits", "full"])
@@ -240,7 +285,7 @@ def test_a_missing_extra_is_named(
         monkeypatch.setitem(sys.modules, f"{package}.datasets", None)
     assert cli.main(["plan", "puzzle", "--output", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "pip install 'setwise[planning]'" in said
+    assert install_command("planning") in said
     assert said.count("\n") == 1
 
 

@@ -1,7 +1,7 @@
 """Scenes and pictures of the Blocksworld: geometry, boxes, both renderers, and folders of pictures.
 
-Renderers are oracles for each other and for the boxes. Blender has to be there: a test that is
-skipped where it is missing would never be missed. ``-k "not blender"`` leaves these tests out.
+Renderers are oracles for each other and for the boxes. Without Blender its tests are skipped and
+say so, unless SETWISE_TEST_EVERYTHING is set: then they fail.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from programs import is_missing
 from setwise.data import Blocksworld
 from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.data.blocksworld_steps import state_from_json
@@ -384,7 +385,7 @@ def blender() -> str:
     try:
         return find_blender()
     except FileNotFoundError as error:
-        pytest.fail(f"{error}\nTo leave these tests out: pytest -k 'not blender'")
+        is_missing(str(error))
 
 
 # Runs inside Blender: the block that Blender itself finds at the middle of each point.

@@ -47,6 +47,7 @@ def make_records(
                 "config": asdict(config),
                 "members": 12,
                 "seconds": 6.0,
+                "finished": "2026-01-02T10:00:00+00:00",
                 "environment": {"commit": "f" * 40, "torch": "2", "hardware": "a machine"},
             }
         )
@@ -96,6 +97,9 @@ def test_what_reaches_the_paper() -> None:
     assert two.reaches(0.5951, 0.60)
     assert not two.reaches(0.594, 0.60)
     assert not two.reaches(0.0, 0.0)
+    assert not two.reaches(1.0, 0.0)
+    assert not two.reaches(1.0, 0.004)
+    assert three.reaches(0.0, 0.0)
     assert three.reaches(0.074, 0.07)
     assert not three.reaches(0.076, 0.07)
     assert not two.reaches(1.0, None)

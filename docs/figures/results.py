@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from setwise.files import write_text
 from setwise.report import document, headline
 
 ROOT = Path(__file__).parent.parent.parent
@@ -13,7 +14,7 @@ def main() -> None:
     """Update docs/results.md, the pictures of tables in docs/figures/, and README.md."""
     document.write(ROOT / "docs" / "results.md", ROOT / "results")
     readme = ROOT / "README.md"
-    readme.write_text(headline.update(readme, ROOT / "results"))
+    write_text(readme, headline.update(readme, ROOT / "results"))
 
 
 if __name__ == "__main__":

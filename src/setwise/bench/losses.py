@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import platform
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ def _measure(device: str, names: list[str], commit: str | None) -> Iterator[dict
         "torch": torch.__version__,
         "setwise": sw.__version__,
         "commit": commit or current_commit(),
+        "date": datetime.now(UTC).date().isoformat(),
         "ceilings": rates,
     }
     contenders = available(device)

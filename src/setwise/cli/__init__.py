@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import setwise
 from setwise.cli import bench, data, demo, doctor, plan, report, reproduce, rules, tables
 from setwise.cli.errors import CommandError
+from setwise.cli.installed import for_this_installation
 from setwise.cli.interrupt import INTERRUPTED
 from setwise.cli.options import Parser
 
@@ -15,6 +17,9 @@ OPTIONAL = (
     *("PIL", "drjit", "kstar_planner", "matplotlib", "mitsuba", "rich", "safetensors", "sklearn"),
     "tensorboard",
 )
+
+
+NOBODY_READS = 141  # as shells count a process that wrote to a closed pipe
 
 
 def command_line() -> Parser:
@@ -40,9 +45,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
     options.arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read the output, such as head, has seen enough. Python would complain of what is
+        # left of it on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
     except (CommandError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(for_this_installation(str(error)), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -53,5 +65,6 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         said = f"this needs {package}: pip install 'setwise[{options.extra}]'"
         # Some parts of the library know better with which extra the package comes.
-        print(error if "setwise[" in str(error) else said, file=sys.stderr)
+        told = str(error) if "setwise[" in str(error) else said
+        print(for_this_installation(told), file=sys.stderr)
         return 2

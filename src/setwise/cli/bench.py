@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from setwise.cli.errors import CommandError
-from setwise.cli.options import device_named
+from setwise.cli.options import device_named, require_place
+from setwise.files import write_text
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,6 +51,12 @@ def _bench_losses(options: argparse.Namespace) -> int:
         raise CommandError(
             f"--shapes: unknown {', '.join(unknown)}; known: {', '.join(SHAPES | SWEEP)}"
         )
+    for name in ("output", "plot"):
+        path = getattr(options, name)
+        if path is not None:
+            require_place(f"--{name}", path)
+    if options.plot and options.plot.suffix.lower() != ".png":
+        raise CommandError(f"--plot: expected a name that ends in .png, got {options.plot.name}")
     device = device_named(options.device)
     results: list[dict[str, Any]] = []
     for result in measure(device, options.shapes, options.commit):
@@ -74,6 +81,4 @@ def _say(result: dict[str, Any]) -> None:
 def _write(path: Path, results: list[dict[str, Any]]) -> None:
     """The record so far, in one step: a run that is stopped leaves a whole file behind."""
     header, *rows = results
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
-    unfinished.replace(path)
+    write_text(path, json.dumps({"header": header, "rows": rows}, indent=1) + "\n")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
 from setwise.cli.interrupt import INTERRUPTED, interruptible
-from setwise.cli.options import require_folder, whole
+from setwise.cli.options import SEEDS, require_folder, seed
 from setwise.experiments.recipes.demo import LOSSES
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from setwise.demo import Learned, Solved
 
-PAGE = "index.html"
+FOLDER, PAGE = Path("demo"), "index.html"
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,8 +34,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "if the plan is valid, 1 if it is not, and 2 if the command could not be run.",
     )
     add = parser.add_argument
-    add("--output", type=Path, default=Path("demo"), metavar="DIR", help="default: %(default)s")
-    add("--seed", type=whole, default=0, metavar="N", help="of the networks; default: %(default)s")
+    add("--output", type=Path, default=FOLDER, metavar="DIR", help="default: %(default)s")
+    add("--seed", type=seed, default=0, metavar="N", help="of the networks; default: %(default)s")
     parser.set_defaults(run=_run, extra="demo")
 
 
@@ -47,6 +47,7 @@ def _run(options: argparse.Namespace) -> int:
     import sklearn  # type: ignore[import-untyped]  # noqa: F401
     from rich.console import Console
 
+    from setwise.demo.learn import checkpoint_of
     from setwise.demo.page import write_page
     from setwise.demo.solve import solve
     from setwise.experiments.train import StoppedError
@@ -54,16 +55,20 @@ def _run(options: argparse.Namespace) -> int:
 
     require_folder("--output", options.output)
     console, page = Console(stderr=True), options.output / PAGE
+    saved = checkpoint_of(options.output, options.seed)
     again = shlex.join([program(), *options.arguments])
     try:
         find_executable()
         options.output.mkdir(parents=True, exist_ok=True)
-        learned = _learn(console, options.output, options.seed)
+        learned = _learn(console, options.output, options.seed, saved)
         _say(console, "2 of 3: Fast Downward plans in the codes of the network that SH trained")
         solved = solve(learned.spaces["SH"])
         _say(console, "3 of 3: curves, states and the plan are drawn")
         write_page(page, learned, solved, program(), again)
-    except StoppedError:
+        saved.unlink(missing_ok=True)  # not before: whatever fails above costs no training
+    except (StoppedError, KeyboardInterrupt):
+        if not saved.exists():  # Ctrl-C was pressed twice, or before the training
+            raise
         print(f"stopped, the training is saved; to go on: {again}", file=sys.stderr)
         return INTERRUPTED
     except (OSError, ValueError) as error:
@@ -71,17 +76,18 @@ def _run(options: argparse.Namespace) -> int:
     print(summary(learned, solved, page))
     if solved.result.valid:
         return 0
-    other = f"{program()} demo --seed {options.seed + 1}"
-    print(f"the plan is not valid; another network may do better: {other}", file=sys.stderr)
+    folder = [] if options.output == FOLDER else ["--output", str(options.output)]
+    another = str((options.seed + 1) % SEEDS)
+    retry = shlex.join([program(), "demo", *folder, "--seed", another])
+    print(f"the plan is not valid; another network may do better: {retry}", file=sys.stderr)
     return 1
 
 
-def _learn(console: Console, folder: Path, seed: int) -> Learned:
+def _learn(console: Console, folder: Path, seed: int, saved: Path) -> Learned:
     from setwise.cli.demo_watch import DemoWatcher
-    from setwise.demo.learn import checkpoint_of, learn
+    from setwise.demo.learn import learn
 
     _say(console, "1 of 3: two networks learn to put sets out again, one with each loss")
-    saved = checkpoint_of(folder, seed)
     if saved.exists():
         _say(console, f"going on from {saved}")
     with interruptible() as interrupt, DemoWatcher(console, interrupt) as watcher:
@@ -107,9 +113,12 @@ def summary(learned: Learned, solved: Solved, page: Path) -> str:
 
 
 def program() -> str:
-    """What to type for this command: ``make demo`` calls it by its path, and it is on no other."""
-    script = Path(sys.executable).with_name("setwise")
-    if shutil.which("setwise") or not script.exists():
+    """What to type for this command: after ``make demo`` it is in no folder of the PATH.
+
+    Another ``setwise`` may be there; it belongs to another Python.
+    """
+    script, found = Path(sys.executable).with_name("setwise"), shutil.which("setwise")
+    if not script.exists() or (found and script.samefile(found)):
         return "setwise"
     return os.path.relpath(script)
 

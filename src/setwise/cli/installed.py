@@ -111,6 +111,22 @@ def install_command(extra: str) -> str:
     return pip(*editable, f"{folder}[{extra}]")
 
 
+def for_this_installation(message: str) -> str:
+    """A message with the commands that it names as they have to be typed here.
+
+    The library speaks of ``pip install 'setwise[planning]'``. That is right for what came from
+    PyPI; a clone is installed from where it lies.
+    """
+
+    def fitting(found: re.Match[str]) -> str:
+        try:
+            return install_command(found[1])
+        except PackageNotFoundError:  # imported from its source, and not installed at all
+            return found[0]
+
+    return re.sub(r"pip install 'setwise\[([\w,-]+)\]'", fitting, message)
+
+
 def pip(*arguments: str) -> str:
     """A command that installs into this very Python."""
     python = "python" if shutil.which("python") == sys.executable else sys.executable

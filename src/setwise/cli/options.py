@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from setwise.cli.errors import CommandError
 
+SEEDS = 2**63
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, with the command whose help tells more."""
@@ -46,6 +48,18 @@ def positive_whole(text: str) -> int:
     return int(text)
 
 
+def seed(text: str) -> int:
+    """A whole number that PyTorch takes for a seed and for an element of a tensor.
+
+    >>> seed("7")
+    7
+    """
+    number = whole(text)
+    if number >= SEEDS:
+        raise argparse.ArgumentTypeError(f"expected a seed below 2**63, got {text}")
+    return number
+
+
 def positive(text: str) -> float:
     """A finite number above zero.
 
@@ -75,6 +89,13 @@ def require_folder(option: str, path: Path) -> None:
         raise CommandError(f"{option}: expected a folder, {there} is a file")
     if not os.access(there, os.W_OK):
         raise CommandError(f"{option}: {there} is not writable; choose another folder")
+
+
+def require_place(option: str, path: Path) -> None:
+    """A file to write must be possible; see `require_folder`."""
+    if path.is_dir():
+        raise CommandError(f"{option}: expected the name of a file, {path} is a folder")
+    require_folder(option, path.parent)
 
 
 def device_named(name: str) -> str:

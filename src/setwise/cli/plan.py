@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from setwise.cli.errors import CommandError
-from setwise.cli.options import positive, positive_whole, require_file, require_folder
+from setwise.cli.options import positive, positive_whole, require_file, require_folder, seed
+from setwise.files import write_text
 
 if TYPE_CHECKING:
     from setwise.planning import LatentPlanner, Problem, Result
@@ -47,7 +47,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--steps", type=int, default=7, help="of the random walk of a problem; default: 7")
-    add("--seed", type=int, default=0, help="of that walk; default: 0")
+    add("--seed", type=seed, default=0, help="of that walk; default: 0")
     add("--problem", type=Path, metavar="FILE", help="problems in JSON, instead of a random one")
     add("--network", type=Path, metavar="FILE", help="default: one of those kept in --runs")
     add("--runs", type=Path, default=Path("runs"), help="folder of kept networks; default: runs")
@@ -74,14 +74,20 @@ def _run(options: argparse.Namespace) -> int:
 
     from setwise.planning import LatentPlanner, encode_states, find_executable, latent_health
     from setwise.planning.learned import open_space
+    from setwise.planning.recorded import check_place
 
     require_folder("--output", options.output)
+    if options.record:
+        require_folder("--record", options.record)
     if not options.heuristic.strip():
         raise CommandError("--heuristic: expected a name such as blind, got nothing")
     try:
         find_executable(options.downward)
         space = open_space(_network(options), options.data)
         problems = _problems(options, space)
+        if options.record:
+            for problem in problems:
+                check_place(options.record / problem.name)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     config = space.config
@@ -94,6 +100,8 @@ def _run(options: argparse.Namespace) -> int:
         print(f"steps      {len(ready.graph.edges)} between codes, as {options.encoding}")
         results = [_solve(options, space, ready, problem) for problem in problems]
     _write(options.output / "plans.json", problems, results)
+    if options.record:
+        _record(options, space, problems, results)
     return 0 if all(result.valid for result in results) else 1
 
 
@@ -142,7 +150,7 @@ def _solve(
         print(f"{end:<11}{domain.describe(domain.configuration_of(objects))}")
     print(f"outcome    {result.outcome}: {result.reason}{_effort(result)}")
     if result.report is not None and result.objects is not None:
-        from setwise.planning.show import captions_of, record_plan, write_pictures
+        from setwise.planning.show import captions_of, write_pictures
 
         for caption in captions_of(domain, result.report)[0][1:]:
             number, _, said = caption.partition(": ")
@@ -153,14 +161,6 @@ def _solve(
         )
         for what, path in zip(("strip", "animation"), pictures, strict=True):
             print(f"{what:<11}{path}")
-        if options.record:
-            folder = options.record / problem.name
-            command = shlex.join(["setwise", *options.arguments])
-            try:
-                record_plan(space, result.objects, result.report, folder, command)
-            except (ValueError, OSError) as error:
-                raise CommandError(f"--record: {error}") from error
-            print(f"recorded   {folder}")
     times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.seconds.items())
     print(f"seconds    {sum(result.seconds.values()):.1f}: {times}")
     return result
@@ -174,13 +174,31 @@ def _effort(result: Result) -> str:
     return f" ({search.expanded} states expanded{memory})"
 
 
+def _record(
+    options: argparse.Namespace,
+    space: LearnedSpace,
+    problems: list[Problem],
+    results: list[Result],
+) -> None:
+    """Last, and apart from the searches: what they found is written, whatever happens here."""
+    from setwise.planning.show import record_plan
+
+    command = shlex.join(["setwise", *options.arguments])
+    for problem, result in zip(problems, results, strict=True):
+        if result.report is None or result.objects is None:
+            continue
+        folder = options.record / problem.name
+        try:
+            record_plan(space, result.objects, result.report, folder, command)
+        except (ValueError, OSError) as error:
+            raise CommandError(f"--record: {error}") from error
+        print(f"recorded   {folder}")
+
+
 def _write(path: Path, problems: list[Problem], results: list[Result]) -> None:
     """The results in one step: whole or not there."""
     found: list[dict[str, Any]] = [
         {"name": problem.name} | result.as_dict()
         for problem, result in zip(problems, results, strict=True)
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(found, indent=1) + "\n")
-    unfinished.replace(path)
+    write_text(path, json.dumps(found, indent=1) + "\n")

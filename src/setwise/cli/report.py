@@ -28,9 +28,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add(
         "--results",
         type=Path,
-        default=RESULTS,
         metavar="DIR",
-        help="records of runs, reconstructions and plans; default: %(default)s",
+        help=f"records of runs, reconstructions and plans; default: {RESULTS}",
     )
     add(
         "--benchmarks",
@@ -54,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.output.is_dir():
         raise CommandError(f"--output: expected the name of a file, {options.output} is a folder")
     try:
-        write(options.output, options.results, options.benchmarks or BENCHMARKS)
+        write(options.output, options.results or RESULTS, options.benchmarks or BENCHMARKS)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     print(f"written    {options.output}, {options.output.stat().st_size / 1e6:.1f} MB")

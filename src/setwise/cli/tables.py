@@ -130,7 +130,7 @@ def _legend(paper: PaperTable, cells: Collection[tables.Cell]) -> str:
     second = "; below: best and median of what was held out" if heldout else ""
     return (
         f"paper | best median worst (runs): {paper.metric_name}{second}. "
-        f"Bold: not behind the paper at its {paper.decimals} decimals."
+        f"Bold: not behind the paper at its {paper.decimals} decimals, unless that is a rate of 0."
     )
 
 

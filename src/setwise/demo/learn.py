@@ -51,11 +51,11 @@ def checkpoint_of(folder: Path, seed: int) -> Path:
 def learn(folder: Path, seed: int, watch: Watch, stop: Callable[[], bool]) -> Learned:
     """Train, or go on with a training that was stopped; the networks are kept in the folder.
 
-    Once ``stop`` says so, the training is saved and `StoppedError` raised; see `Training`.
+    Once ``stop`` says so, the training is saved and `StoppedError` raised; see `Training`. One that
+    has ended stays at `checkpoint_of`, for whoever fails to use it; remove it after that.
     """
-    saved = checkpoint_of(folder, seed)
     with _one_thread():
-        training = Training(configs_of(seed), "cpu", saved)
+        training = Training(configs_of(seed), "cpu", checkpoint_of(folder, seed))
         found = training.run(lambda progress: watch(training.configs, progress), stop)
         made_with = environment.describe(torch.device("cpu"))
     by_loss = {result.config.loss: result for result in found}
@@ -64,7 +64,6 @@ def learn(folder: Path, seed: int, watch: Watch, stop: Callable[[], bool]) -> Le
         path = folder / f"{config.loss}.safetensors"
         save_network(path, training, index)
         spaces[config.loss] = open_space(path)
-    saved.unlink(missing_ok=True)
     return Learned(by_loss, spaces, training.seconds, made_with)
 
 

@@ -6,7 +6,6 @@ Legend: C cells and objects, F features, H, W height and width of a picture.
 from __future__ import annotations
 
 import io
-import os
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +18,13 @@ from setwise.demo.learn import Learned
 from setwise.demo.solve import Solved
 from setwise.experiments.config import Loss
 from setwise.experiments.recipes.demo import LOSSES
+from setwise.files import write_text
 from setwise.planning.pictures import Pictures
 from setwise.planning.show import captions_of
 from setwise.planning.tiles import draw_states
-from setwise.report.page.charts import Points
 from setwise.report.page.pieces import (
     Html,
+    Points,
     Section,
     command,
     curves,
@@ -50,14 +50,8 @@ _SHOWN = 6  # states whose reconstructions are drawn
 
 
 def write_page(path: Path, learned: Learned, solved: Solved, program: str, typed: str) -> None:
-    """Write to a file beside it and rename: the page is whole or not there."""
-    text = demo_page(learned, solved, program, typed)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    """Make the page; it appears whole."""
+    write_text(path, demo_page(learned, solved, program, typed))
 
 
 def demo_page(learned: Learned, solved: Solved, program: str, typed: str) -> str:
@@ -161,7 +155,8 @@ def _plan(solved: Solved) -> Html:
         f"{health.bits} bits; {health.codes} codes are distinct, and {health.recovered} are "
         f"decoded into their state again. Fast Downward, a planner that knows nothing of "
         f"puzzles, looks for a shortest way between two codes, and the codes on it are decoded. "
-        f"The problem is the hardest of this puzzle: no state is farther from the goal."
+        f"The problem is the hardest of this puzzle: no state that can reach the goal is farther "
+        f"from it."
     )
     parts = [paragraph(said)]
     if result.report is None or result.objects is None:

@@ -6,6 +6,7 @@ Legend: R networks, S states; H, W height and width in pixels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from setwise import environment
 from setwise.experiments.measures import PictureError
 from setwise.experiments.reconstructions import Reconstructions
 from setwise.experiments.reproduce import load_network_and_task
@@ -41,7 +43,14 @@ def reconstruct(
     with torch.no_grad():
         outputs = [_bytes(measure.pictures_of_logits(network(sets))) for _, network, _ in loaded]
         inputs = _bytes(measure.pictures(sets))
-    return Reconstructions(configs, tuple(states), inputs, np.stack(outputs))
+    return Reconstructions(
+        configs,
+        tuple(states),
+        inputs,
+        np.stack(outputs),
+        environment.describe(sets.device),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def _bytes(pictures: Tensor) -> NDArray[np.uint8]:

@@ -6,7 +6,6 @@ Legend: R networks, S states; H, W height and width in pixels.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise.experiments.config import Config, config_from
+from setwise.files import whole_file
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,33 @@ class Reconstructions:
     states: tuple[int, ...]  # S, their places in the data
     inputs: NDArray[np.uint8]  # [S, H, W, 3]
     outputs: NDArray[np.uint8]  # [R, S, H, W, 3]
+    environment: dict[str, Any]  # in which the networks were asked
+    finished: str
 
     def write(self, path: Path) -> None:
         """One ``.npz`` file, which appears whole."""
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
+        with whole_file(path) as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(
                 file,
                 configs=np.array(json.dumps([asdict(config) for config in self.configs])),
                 states=np.array(self.states),
                 inputs=self.inputs,
                 outputs=self.outputs,
+                environment=np.array(json.dumps(self.environment)),
+                finished=np.array(self.finished),
             )
-        unfinished.replace(path)
 
     @staticmethod
     def read(path: Path) -> Reconstructions:
         """What `write` wrote."""
-        with np.load(path) as file:
+        # Opened here: NumPy leaves a file open that is no archive.
+        with path.open("rb") as opened, np.load(opened) as file:
             saved: list[dict[str, Any]] = json.loads(file["configs"].item())
             return Reconstructions(
                 tuple(config_from(config) for config in saved),
                 tuple(file["states"].tolist()),
                 file["inputs"],
                 file["outputs"],
+                json.loads(file["environment"].item()),
+                file["finished"].item(),
             )

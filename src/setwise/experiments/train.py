@@ -71,10 +71,11 @@ class _State:
 class Training:
     """Configs that agree in all but `MEMBERWISE`, trained together on one device.
 
-    With a path, the state is saved there about every ``save_every`` seconds, and a run that finds
-    it goes on from there to the same results. Neither the device's speed nor the saving influence
-    them: all randomness comes from the seeds of the members, and noise and dropout also from which
-    members are trained together. ``data`` is the folder of data sets that are files.
+    With a path, the state is saved there about every ``save_every`` seconds and at the end, and a
+    run that finds it goes on from there to the same results. Neither the device's speed nor the
+    saving influence them: all randomness comes from the seeds of the members, and noise and dropout
+    also from which members are trained together. ``data`` is the folder of data sets that are
+    files.
 
     On CUDA a step is recorded once and replayed, that of an autoencoder compiled first. With
     ``plain`` it is neither, for comparison; see `setwise.experiments.cost`.
@@ -158,8 +159,9 @@ class Training:
                     state.seconds = before + time.perf_counter() - began
                     watch(self._progress(state))
                 stopped = stop()
+                ended = state.epoch == self._schedule.epochs
                 due = time.perf_counter() - last_saved > self._save_every
-                if self._save_to and (stopped or due):
+                if self._save_to and (stopped or ended or due):
                     state.seconds = before + time.perf_counter() - began
                     self._save(state)
                     last_saved = time.perf_counter()

@@ -8,7 +8,6 @@ for each.
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+
+from setwise.files import whole_file
 
 Pictures = NDArray[np.uint8]  # [.., H, W, 3]
 # From the number of a step to the pictures [k, H, W, 3] between the state before and that after.
@@ -151,11 +152,5 @@ def _check(pictures: Pictures, captions: Sequence[str]) -> None:
 
 
 def _save(image: Image.Image, path: Path, kind: str, **options: Any) -> None:
-    """Write to a file beside it and rename: the picture is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole_file(path) as unfinished:
         image.save(unfinished, format=kind, **options)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -26,8 +26,7 @@ def write_plan(
     folder: Path, pictures: Pictures, captions: Sequence[str], about: dict[str, Any]
 ) -> None:
     """Write pictures [P, H, W, 3] and what is said of them; a plan that was there is replaced."""
-    if folder.exists() and not (folder / PLAN).exists():
-        raise ValueError(f"{folder}: is there already and is no plan; choose another place or name")
+    check_place(folder)
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
     try:
@@ -37,7 +36,25 @@ def write_plan(
             few.save(unfinished / f"{number:02}.png", optimize=True)
         record = {"captions": list(captions), **about}
         (unfinished / PLAN).write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
+        _put(unfinished, folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def check_place(folder: Path) -> None:
+    """A plan may be written where there is nothing, or another plan."""
+    if folder.exists() and not (folder / PLAN).exists():
+        raise ValueError(f"{folder}: is there already and is no plan; choose another place or name")
+
+
+def _put(new: Path, folder: Path) -> None:
+    """Rename, with what was there moved aside first and removed last: one of both is kept."""
+    before = new.with_name(f"{new.name}.before")
+    try:
+        if folder.exists():
+            folder.rename(before)
+        new.rename(folder)
+    finally:
+        if before.exists() and not folder.exists():
+            before.rename(folder)
+        shutil.rmtree(before, ignore_errors=True)

@@ -134,7 +134,7 @@ def _cost(records: Sequence[Record]) -> str:
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         made = record["environment"]
-        commit = str(made["commit"] or "unknown")
+        commit = str(made.get("commit") or "unknown")
         # A mark at the end of a commit says that files were changed since.
         short = commit[:12] + commit[40:]
         groups[f"on {made['hardware']}, torch {made['torch']}, commit {short}"].append(record)

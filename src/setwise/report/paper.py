@@ -49,12 +49,17 @@ class PaperTable:
     def best_first(self, values: list[float]) -> list[float]:
         return sorted(values, reverse=self.better == "higher")
 
-    def reaches(self, value: float, paper: float | None) -> bool:
-        """Whether a value, printed as the paper prints, is at least as good as the paper's.
+    def fails(self, value: float) -> bool:
+        """Whether a number, printed as the paper prints, is that of a loss that fails: a 0."""
+        return self.better == "higher" and round(value, self.decimals) == 0
 
-        A rate of 0 is what a loss that fails has, and nothing to reach.
+    def reaches(self, value: float, paper: float | None) -> bool:
+        """Whether a value, printed as the paper prints, is not behind the paper's.
+
+        This alone decides what is bold and what holds, wherever numbers are shown. Where the loss
+        fails in the paper there is nothing to reach.
         """
-        if paper is None or (paper == 0 and self.better == "higher"):
+        if paper is None or self.fails(paper):
             return False
         rounded = round(value, self.decimals)
         return rounded >= paper if self.better == "higher" else rounded <= paper

@@ -15,11 +15,23 @@ from typing import Any
 
 from setwise.experiments import store
 from setwise.experiments.config import LOSSES, Config, config_from
-from setwise.report.paper import TABLES, PaperTable, base_name
+from setwise.report import records as files
+from setwise.report.paper import TABLES, PaperTable, base_name, paper_table
+from setwise.report.records import NUMBER, Kinds, require
 
 Record = dict[str, Any]
 
 HELDOUT = "heldout"
+
+# What is needed of a record, of its environment and of its config; there may be more.
+_RUN: Kinds = {
+    **{"run": str, "table": str, "scenario": str, "loss": str, "seed": int},
+    **{"metrics": dict, "history": dict, "config": dict, "environment": dict},
+    **{"members": int, "seconds": NUMBER},
+}
+_ENVIRONMENT: Kinds = {"hardware": str, "torch": str}
+_CONFIG: Kinds = {"loss": str, "scenario": str, "data": dict, "network": dict, "schedule": dict}
+_COST: Kinds = {"table": str, "networks": int, "seconds": NUMBER, "seconds_alone": dict}
 
 
 @dataclass(frozen=True)
@@ -53,10 +65,11 @@ def read_tables(results: Path) -> dict[str, list[Record]]:
     found: dict[str, dict[str, Record]] = defaultdict(dict)
     for path in sorted(results.glob("*.jsonl")):
         if base_name(path.stem) in TABLES:
-            for record in store.read(path):
+            for record in files.read(path, _check_run):
                 found[record["table"]].setdefault(record["run"], record)
     for name, records in found.items():
         check_settings(name, (record["config"] for record in records.values()))
+        _check_epochs(results / f"{name}.jsonl", records.values())
     return {name: list(found[name].values()) for name in sorted(found, key=_place)}
 
 
@@ -121,7 +134,8 @@ def seconds(records: Sequence[Record]) -> float:
 
 def read_costs(results: Path, table: str) -> list[Record]:
     """What was measured of training one network of a table alone; see `experiments.cost`."""
-    return [cost for cost in store.read(results / store.COSTS) if cost["table"] == table]
+    costs = files.read(results / store.COSTS, _check_cost)
+    return [cost for cost in costs if cost["table"] == table]
 
 
 def said_of_costs(costs: Sequence[Record]) -> str:
@@ -138,6 +152,51 @@ def said_of_costs(costs: Sequence[Record]) -> str:
         f"after the other, {apart['compiled'] / together:.1f} times as long, and "
         f"{apart['plain']:.0f} s with its steps neither compiled nor replayed."
     )
+
+
+def _check_run(record: Any) -> None:
+    require(record, _RUN)
+    require(record["environment"], _ENVIRONMENT)
+    require(record["config"], _CONFIG)
+    if record["members"] < 1:
+        raise ValueError(f"members: expected one or more, got {record['members']}")
+    metric, metrics = paper_table(record["table"]).metric, record["metrics"]
+    require(metrics, dict.fromkeys([metric, *({HELDOUT} & metrics.keys())], NUMBER))
+    history = record["history"]
+    require(history, dict.fromkeys(history, list))
+    # What was not measured while training is empty.
+    lengths = {name: len(column) for name, column in history.items() if column}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"history: expected columns of one length, got {told}")
+    for name, column in history.items():
+        wrong = [v for v in column if not (v is None or isinstance(v, NUMBER))]
+        if wrong:
+            raise ValueError(f"history: expected numbers, got {wrong[0]!r} in {name}")
+    try:
+        _settings(record["config"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"config: {error}") from error
+
+
+def _check_epochs(path: Path, records: Iterable[Record]) -> None:
+    """Runs of a cell were measured at the same epochs, or they have no median on the way."""
+    first: dict[tuple[str, str], Record] = {}
+    for record in records:
+        other = first.setdefault((record["loss"], record["scenario"]), record)
+        if record["history"].get("epoch") != other["history"].get("epoch"):
+            raise ValueError(
+                f"{path}: the history of run {record['run']} has other epochs than that of run "
+                f"{other['run']}, though both are of {record['loss']} in scenario "
+                f"{record['scenario']}"
+            )
+
+
+def _check_cost(record: Any) -> None:
+    require(record, _COST)
+    require(record["seconds_alone"], {"plain": NUMBER, "compiled": NUMBER})
+    if record["seconds"] <= 0:
+        raise ValueError(f"seconds: expected more than none, got {record['seconds']}")
 
 
 def _cell(table: PaperTable, loss: str, scenario: str, records: Sequence[Record]) -> Cell:

@@ -7,20 +7,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from setwise.report.page.charts import bars, curves
-from setwise.report.page.frame import Section
-from setwise.report.page.html import EMPTY, Html, element, joined
-from setwise.report.page.pieces import command, gallery, paragraph, subheading, table
+from setwise.report.page.pieces import (
+    EMPTY,
+    Html,
+    Section,
+    bars,
+    command,
+    curves,
+    element,
+    gallery,
+    joined,
+    paragraph,
+    subheading,
+    table,
+)
 from setwise.report.page.provenance import provenance, source_of
+from setwise.report.records import NUMBER, require
 
 Row = dict[str, Any]
 
 COMMANDS = {"losses-cpu.json": "python benchmarks/losses_cpu.py"}
 BENCH = "setwise bench losses --output benchmarks/records/{name}"
 SWEEP = "sweep"
+# Fields of a time, and what to say of it.
+_CLOCKS = {"total_ms": "", "graph_ms": ", in CUDA graphs"}
 CONTENDERS = (
     "dense is the formula in plain PyTorch, compiled the same under torch.compile, and "
-    "cut-cross-entropy a fused loss of others for one set at a time. Names that begin with "
+    "cut-cross-entropy a fused loss of others for one set at a time, in bfloat16 and with "
+    "gradients of both sides. Names that begin with "
     "setwise are ours: tf32 takes inputs of float32, bf16 of bfloat16, and both means that "
     "outputs and targets need gradients. A graph is a recorded CUDA graph, which costs the host "
     "nothing."
@@ -42,55 +56,90 @@ def benchmarks_section(folder: Path) -> Section:
 def _record(path: Path) -> Html:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        require(record, {"header": dict, "rows": list})
         header, rows = record["header"], record["rows"]
+        require(header, {"shapes": dict} if "shapes" in header else {})
+        for row in rows:
+            required = {"error": str} if "error" in row else {"total_ms": NUMBER}
+            require(row, {"shape": str, "impl": str, **required})
+        # Ours first: the first of them has the first colour in every drawing.
+        impls = sorted(dict.fromkeys(row["impl"] for row in rows), key=lambda impl: not _ours(impl))
         shapes = [row for row in rows if not row["shape"].startswith(SWEEP)]
         sweep = [row for row in rows if row["shape"].startswith(SWEEP) and "error" not in row]
         device = header.get("device") or f"{header['machine']}, {header['threads']} threads"
-        parts = [subheading(device)]
-        parts += [gallery([*_ratios(shapes), *_growth(sweep)])]
-        parts += [_times(f"Time of a step and peak memory on {device}", header, shapes)]
+        parts = [subheading(f"{device}, {path.stem}")]
+        parts += [gallery([*_ratios(shapes, impls), *_growth(sweep, impls)])]
+        parts += [element("p", note, class_="note") for note in _left_out(shapes, impls)]
+        parts += [
+            _times(f"{path.stem}: time of a step and peak memory on {device}", header, shapes)
+        ]
         made = COMMANDS.get(path.name, BENCH.format(name=path.name))
         source = source_of(header, header, f"{len(rows)} measurements")
-        parts.append(provenance([made], [source]))
+        parts.append(provenance([made], [source], path.stem, level=4))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a record of the losses: {error!r}") from error
     return joined(parts)
 
 
-def _ratios(rows: Sequence[Row]) -> list[Html]:
-    """How many times as fast as the best known peer we are, for each shape."""
-    impls = dict.fromkeys(row["impl"] for row in rows)
-    ours = next(filter(_ours, impls), "")
-    peer = "compiled" if "compiled" in impls else "dense"
+def _ratios(rows: Sequence[Row], impls: Sequence[str]) -> list[Html]:
+    """How many times as fast as the fastest peer of each shape ours is."""
     drawn = []
-    for what, how in (("total_ms", ""), ("graph_ms", ", in CUDA graphs")):
-        times = {(r["shape"], r["impl"]): float(r[what]) for r in rows if r.get(what)}
-        ratios = {
-            shape: times[shape, peer] / times[shape, ours]
-            for shape in dict.fromkeys(row["shape"] for row in rows)
-            if (shape, peer) in times and (shape, ours) in times
-        }
+    for what, how in _CLOCKS.items():
+        ours, fastest = _compared(rows, impls, what)
+        ratios = {shape: times[0] / times[1] for shape, (_, *times) in fastest.items()}
         if ratios:
-            title = f"How many times as fast as {peer}{how}"
-            drawn.append(bars(title, ratios, f"time of {peer} / time of {ours}", mark=1.0))
+            title = f"How many times as fast as the fastest peer{how}"
+            label = f"its time / that of {ours}"
+            peers = {shape: peer for shape, (peer, *_) in fastest.items()}
+            drawn.append(bars(title, ratios, label, notes=peers, mark=1.0))
     return drawn
 
 
-def _growth(rows: Sequence[Row]) -> list[Html]:
+def _left_out(rows: Sequence[Row], impls: Sequence[str]) -> list[str]:
+    """Which shapes the drawings of `_ratios` cannot show, and why."""
+    notes = []
+    for what, how in _CLOCKS.items():
+        _, fastest = _compared(rows, impls, what)
+        missing = [s for s in dict.fromkeys(row["shape"] for row in rows) if s not in fastest]
+        if fastest and missing:
+            told = [f"{shape}{_failed(rows, shape)}" for shape in missing]
+            notes.append(
+                f"Not compared{how}, as ours or every peer has no time: {'; '.join(told)}."
+            )
+    return notes
+
+
+def _failed(rows: Sequence[Row], shape: str) -> str:
+    """What became of those that have no time at all."""
+    found = [f"{r['impl']} {r['error']}" for r in rows if r["shape"] == shape and "error" in r]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _compared(
+    rows: Sequence[Row], impls: Sequence[str], what: str
+) -> tuple[str, dict[str, tuple[str, float, float]]]:
+    """The first of ours, and for each shape the fastest peer, its time and the time of ours."""
+    ours = next(filter(_ours, impls), "")
+    times = {(r["shape"], r["impl"]): float(r[what]) for r in rows if r.get(what)}
+    found = {}
+    for shape in dict.fromkeys(row["shape"] for row in rows):
+        peers = [impl for impl in impls if not _ours(impl) and (shape, impl) in times]
+        if peers and (shape, ours) in times:
+            peer = min(peers, key=lambda impl: times[shape, impl])
+            found[shape] = peer, times[shape, peer], times[shape, ours]
+    return ours, found
+
+
+def _growth(rows: Sequence[Row], impls: Sequence[str]) -> list[Html]:
     """Time and memory over the number of elements of one set."""
     drawn = []
     for what, unit, title in (
         ("total_ms", "ms", "Time over the size of one set"),
         ("peak_mb", "MB", "Memory over the size of one set"),
     ):
-        lines = {
-            impl: [(row["N"], row[what]) for row in rows if row["impl"] == impl]
-            # Ours first: they have the colours that ours have elsewhere.
-            for impl in sorted(
-                {row["impl"] for row in rows}, key=lambda name: (not _ours(name), name)
-            )
-        }
-        if lines:
+        # Those that were not measured too: the colours go by the place among all.
+        lines = {impl: [(r["N"], r[what]) for r in rows if r["impl"] == impl] for impl in impls}
+        if any(y is not None for line in lines.values() for _, y in line):
             label = f"outputs and targets, {rows[0]['F']} features"
             drawn.append(curves(title, lines, label, unit, log=True, decimals=0))
     return drawn
@@ -129,7 +178,8 @@ def _time(row: Row | None) -> Html:
     if graph:
         said = f"graph {_with_unit(graph, 'ms', 's')}"
         lines.append(element("span", said, class_="spread"))
-    lines.append(element("span", _with_unit(row["peak_mb"], "MB", "GB"), class_="spread"))
+    if row.get("peak_mb") is not None:  # which is not measured everywhere
+        lines.append(element("span", _with_unit(row["peak_mb"], "MB", "GB"), class_="spread"))
     return element("div", *lines, class_="cell")
 
 

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 
 from setwise.report import tables
 from setwise.report.figures import RATES
-from setwise.report.page.charts import dots
-from setwise.report.page.html import EMPTY, Html, element, joined
-from setwise.report.page.pieces import table
+from setwise.report.page.pieces import EMPTY, Html, dots, element, joined, table
 from setwise.report.paper import LOSS_NAMES, PaperTable
 from setwise.report.tables import HELDOUT, Cell, Record
 
-HOLDS, BEHIND, FAILS, OTHER, MISSING = (
+HOLDS, BEHIND, FAILS, ABOVE, OTHER, MISSING = (
     "holds",
     "behind the paper",
     "fails in both",
+    "above the paper's 0",
     "the paper has none",
     "not recorded yet",
 )
@@ -30,9 +29,8 @@ def verdict(paper: PaperTable, cell: Cell | None) -> str:
         return OTHER
     if paper.reaches(cell.best, cell.paper):
         return HOLDS
-    # A rate of zero is a failure, which nobody has to reach; to succeed there is to be ahead.
-    if cell.paper == 0 and paper.better == "higher":
-        return FAILS if round(cell.best, paper.decimals) == 0 else HOLDS
+    if paper.fails(cell.paper):
+        return FAILS if paper.fails(cell.best) else ABOVE
     return BEHIND
 
 
@@ -52,7 +50,8 @@ def said_of(counted: Counter[str]) -> str:
     >>> said_of(Counter({"holds": 11, "behind the paper": 1}))
     '11 of 12 hold; 1 behind the paper'
     """
-    rest = {FAILS: "fail in both", BEHIND: BEHIND, OTHER: "not in it", MISSING: MISSING}
+    rest = {FAILS: "fail in both", ABOVE: ABOVE, BEHIND: BEHIND, MISSING: MISSING}
+    rest[OTHER] = "not in the paper"
     parts = [f"{counted[HOLDS]} of {counted.total()} hold"] if counted[HOLDS] else []
     parts += [f"{counted[name]} {words}" for name, words in rest.items() if counted[name]]
     return "; ".join(parts)

@@ -1,7 +1,7 @@
 """Curves and bars as SVG. Colours are the page's, so that they follow light and dark.
 
-Each drawing is about as wide as a phone and is never drawn much larger, so that its letters are
-as large as those around it; several of them share a row where there is room.
+Each drawing is about as wide as a phone and is never drawn much larger, so that its letters have
+12 pixels or more everywhere; several of them share a row where there is room.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from setwise.report.page.scales import Scale, fitted, short
 Points = Sequence[tuple[float, float | None]]
 
 WIDTH, HEIGHT = 360, 236
-LEFT, TOP, BOTTOM = 38, 26, 36  # around a plot
+LEFT, TOP, BOTTOM = 42, 30, 40  # around a plot
 ROW = 26  # the height of a bar, with what is between two
-LETTER, LINE = 7.2, 13  # units that a letter takes, and a line
+LETTER, LINE = 8.4, 15  # units that a letter takes, and a line
 LONGEST = 20  # letters of a name in a drawing; the rest of it is told in words
 # The losses of the paper have a colour of their own, whichever of them a drawing shows.
 COLOURS = {"SH": 1, "H": 2, "A1H": 3, "H1H": 4}
@@ -66,27 +66,40 @@ def curves(
     return _figure(title, HEIGHT, parts, f"{title}: {y_label} over {x_label}. {said}.")
 
 
-def bars(title: str, values: Mapping[str, float], label: str, *, mark: float | None = None) -> Html:
-    """A bar for each name, from zero, with its value; a line at ``mark`` to compare them with."""
+def bars(
+    title: str,
+    values: Mapping[str, float],
+    label: str,
+    *,
+    notes: Mapping[str, str] | None = None,
+    mark: float | None = None,
+) -> Html:
+    """A bar for each name, from zero, in the first colour, with its value and a note behind it.
+
+    A line at ``mark`` is what to compare them with.
+    """
+    after = notes or {}
+    ends = {name: f"{v:.1f} {_cut(after.get(name, ''))}".rstrip() for name, v in values.items()}
     height = len(values) * ROW + 30
     left = round(12 + LETTER * max((len(_cut(name)) for name in values), default=0))
     largest = max([*values.values(), mark or 0.0])
-    x = Scale(0, largest, left, WIDTH - 40)
+    longest = max(map(len, ends.values()), default=0)
+    x = Scale(0, largest, left, WIDTH - 8 - LETTER * longest)
     parts = []
     for row, (name, value) in enumerate(values.items()):
         top, end = row * ROW + 4, x(value)
-        parts.append(element("text", _cut(name), x=left - 6, y=top + 13, text_anchor="end"))
+        parts.append(element("text", _cut(name), x=left - 6, y=top + 14, text_anchor="end"))
         parts.append(
             element("rect", x=left, y=top, width=round(end - left, 1), height=18, class_="s1")
         )
         # Right of the bar, and never on the line that it is compared with.
-        after = end if mark is None else max(end, x(mark))
-        parts.append(element("text", f"{value:.1f}", x=after + 5, y=top + 13, class_="value"))
+        beyond = end if mark is None else max(end, x(mark))
+        parts.append(element("text", ends[name], x=beyond + 5, y=top + 14, class_="value"))
     if mark is not None:
         at = x(mark)
         parts.append(element("line", x1=at, x2=at, y1=0, y2=height - 26, class_="mark"))
-    parts.append(element("text", label, x=left, y=height - 8))
-    said = ", ".join(f"{name} {value:.1f}" for name, value in values.items())
+    parts.append(element("text", label, x=6, y=height - 8))
+    said = ", ".join(f"{name} {end}" for name, end in ends.items())
     return _figure(title, height, parts, f"{title}: {label}. {said}.")
 
 
@@ -129,7 +142,7 @@ def _path(line: Points, x: Scale, y: Scale, look: str) -> Html:
 
 
 def _grid(x: Scale, y: Scale, x_label: str, y_label: str) -> Html:
-    parts = [element("text", y_label, x=0, y=12)]
+    parts = [element("text", y_label, x=0, y=13)]
     for tick in y.ticks():
         at = y(tick)
         parts.append(element("line", x1=x.start, x2=x.end, y1=at, y2=at, class_="grid"))
@@ -137,7 +150,7 @@ def _grid(x: Scale, y: Scale, x_label: str, y_label: str) -> Html:
     for tick in x.ticks():
         at = x(tick)
         parts.append(element("line", x1=at, x2=at, y1=y.start, y2=y.start + 4, class_="grid"))
-        parts.append(element("text", short(tick), x=at, y=y.start + 17, text_anchor="middle"))
+        parts.append(element("text", short(tick), x=at, y=y.start + 19, text_anchor="middle"))
     middle = (x.start + x.end) / 2
     parts.append(element("text", x_label, x=middle, y=HEIGHT - 3, text_anchor="middle"))
     return joined(parts)

@@ -27,7 +27,7 @@ class Section:
 
 
 def page(title: str, introduction: str, sections: Sequence[Section]) -> str:
-    """The text of an HTML file. The introduction is text, or markup such as paragraphs."""
+    """The text of an HTML file."""
     anchors = [section.anchor for section in sections]
     if len(set(anchors)) < len(anchors):
         raise ValueError(f"sections: anchors must differ, got {', '.join(anchors)}")
@@ -44,23 +44,15 @@ def page(title: str, introduction: str, sections: Sequence[Section]) -> str:
         element("title", title),
         element("style", style),
     ]
-    opening = introduction if isinstance(introduction, Html) else element("p", introduction)
     body = [
         element("a", "Skip to the content", href="#content", class_="skip"),
-        element("header", element("h1", title), opening),
+        element("header", element("h1", title), element("p", introduction)),
         element("nav", _contents(sections), aria_label="Contents"),
         element("main", *map(_section, sections), id="content"),
         element("script", script),
     ]
-    root = element(
-        "html", element("head", *head), element("body", *body), lang="en", data_page="setwise"
-    )
+    root = element("html", element("head", *head), element("body", *body), lang="en")
     return f"<!doctype html>\n{root}\n"
-
-
-def subheading(text: str) -> Html:
-    """A heading within a section."""
-    return element("h3", text)
 
 
 def _section(section: Section) -> Html:

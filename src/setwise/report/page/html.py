@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-# They have no content and no end.
-_VOID = ("br", "col", "img", "input", "meta", "circle", "line", "path", "rect")
+# They have no content: those of HTML have no end either, those of SVG have to say it.
+_VOID = ("br", "col", "img", "input", "meta")
+_SHAPES = ("circle", "line", "path", "rect")
 # Between the tags of these, text is not markup: no escape helps, and the end must not occur.
 _RAW = ("script", "style")
 
@@ -34,10 +35,10 @@ def element(tag: str, *content: str, **attributes: str | float | bool | None) ->
     '<p class="note" hidden>1 &lt; 2 <b>&amp; so on</b></p>'
     """
     written = "".join(_attribute(name, value) for name, value in attributes.items())
-    if tag in _VOID:
+    if tag in _VOID or tag in _SHAPES:
         if content:
             raise ValueError(f"{tag}: has no content, got {content!r}")
-        return Html(f"<{tag}{written}>" if tag in _VOID[:5] else f"<{tag}{written}/>")
+        return Html(f"<{tag}{written}>" if tag in _VOID else f"<{tag}{written}/>")
     if tag in _RAW:
         text = "".join(content)
         if f"</{tag}" in text.lower():

@@ -1,8 +1,9 @@
-"""What pages are made of. Every text is escaped; pictures become part of the page.
+"""What pages are made of, all of it to be had here. Text is escaped; pictures become part of it.
 
-paragraph, subheading, command, table, picture, trio, steps in this file
-curves, bars                                                drawn as SVG, in the page's colours
-page, Section                                               the frame around them
+paragraph, subheading, command, table, gallery, trio, steps   in this file
+curves, bars, dots                                            drawn as SVG, in the page's colours
+page, Section                                                 the frame around them
+element, joined                                               markup of any other kind
 """
 
 from __future__ import annotations
@@ -10,33 +11,41 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from setwise.report.page.charts import bars, curves
-from setwise.report.page.frame import Section, page, subheading
+from setwise.report.page.charts import Points, bars, curves, dots
+from setwise.report.page.frame import Section, page
 from setwise.report.page.html import EMPTY, Html, element, joined
 
 __all__ = [
+    "EMPTY",
     "Html",
+    "Points",
     "Section",
     "bars",
     "command",
     "curves",
+    "dots",
+    "element",
     "gallery",
     "joined",
     "page",
     "paragraph",
-    "picture",
     "steps",
     "subheading",
     "table",
     "trio",
 ]
 
-_KINDS = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+_KINDS = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 
 
 def paragraph(*content: str) -> Html:
     """Text and markup in a row."""
     return element("p", *content)
+
+
+def subheading(text: str, level: int = 3) -> Html:
+    """A heading within a section, which is of level 2; those below it have the next level."""
+    return element(f"h{level}", text)
 
 
 def command(text: str, said: str = "") -> Html:
@@ -55,8 +64,8 @@ def table(
 ) -> Html:
     """A table whose first column names its rows. Cells are text or markup.
 
-    Where a screen is too narrow the table can be scrolled; with ``cards``, for few columns with
-    much in them, each row becomes a card instead.
+    Where a screen is too narrow the table can be scrolled, with the keys too; with ``cards``, for
+    few columns with much in them, each row becomes a card instead.
     """
     wrong = [row for row in rows if len(row) != len(header)]
     if wrong:
@@ -72,15 +81,7 @@ def table(
         role="table",
         class_="cards" if cards else None,
     )
-    return element("div", whole, class_="scroll", role="region", aria_label=caption, tabindex="0")
-
-
-def picture(data: bytes, alt: str, caption: str = "") -> Html:
-    """A picture, PNG or JPEG; ``alt`` says what it shows to those who do not see it."""
-    image = element("img", src=embedded(data), alt=alt)
-    if not caption:
-        return element("figure", image)
-    return element("figure", image, element("figcaption", caption))
+    return element("div", whole, class_="scroll")
 
 
 def gallery(figures: Sequence[Html]) -> Html:
@@ -91,7 +92,7 @@ def gallery(figures: Sequence[Html]) -> Html:
 def trio(caption: str, names: Sequence[str], rows: Sequence[Sequence[tuple[bytes, str]]]) -> Html:
     """Rows of three pictures to compare, under three names; each comes with its ``alt`` text."""
     cells = [element("span", name, aria_hidden="true") for name in names]
-    cells += [element("img", src=embedded(data), alt=alt) for row in rows for data, alt in row]
+    cells += [element("img", src=_embedded(data), alt=alt) for row in rows for data, alt in row]
     grid = element("div", *cells, class_="trio")
     return element("figure", element("figcaption", caption), grid)
 
@@ -109,7 +110,7 @@ def steps(name: str, pictures: Sequence[bytes], captions: Sequence[str]) -> Html
     frames = [
         element(
             "li",
-            element("img", src=embedded(data), alt=f"{name}, {caption}"),
+            element("img", src=_embedded(data), alt=f"{name}, {caption}"),
             element("p", caption),
         )
         for data, caption in zip(pictures, captions, strict=True)
@@ -130,7 +131,14 @@ def steps(name: str, pictures: Sequence[bytes], captions: Sequence[str]) -> Html
         element("button", "◀", type="button", class_="previous", aria_label="Previous step"),
         element("button", "Play", type="button", class_="play"),
         element("button", "▶", type="button", class_="next", aria_label="Next step"),
-        element("output", f"0 of {len(pictures) - 1}"),
+        # Read out as one, the caption too, whichever way a step was chosen.
+        element(
+            "div",
+            element("output", f"0 of {len(pictures) - 1}", aria_live="off"),
+            element("span", captions[0], class_="unseen"),
+            class_="status",
+            role="status",
+        ),
         class_="controls",
         hidden=True,
     )
@@ -155,8 +163,8 @@ def _row(header: Sequence[str], row: Sequence[str]) -> Html:
     return element("tr", *cells, role="row")
 
 
-def embedded(data: bytes) -> str:
+def _embedded(data: bytes) -> str:
     for magic, kind in _KINDS.items():
         if data.startswith(magic):
             return f"data:{kind};base64,{base64.b64encode(data).decode()}"
-    raise ValueError(f"picture: expected a PNG, JPEG or GIF, got bytes that begin {data[:8]!r}")
+    raise ValueError(f"picture: expected a PNG or JPEG, got bytes that begin {data[:8]!r}")

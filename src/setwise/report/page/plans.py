@@ -6,16 +6,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-from setwise.report.page.frame import Section
-from setwise.report.page.html import Html, joined
-from setwise.report.page.pieces import command, paragraph, steps, subheading
+from setwise.report.page.pieces import (
+    Html,
+    Section,
+    command,
+    joined,
+    paragraph,
+    steps,
+    subheading,
+)
 from setwise.report.page.provenance import provenance, source_of
+from setwise.report.records import Kinds, require
 
 FOLDER = "plans"
 EXAMPLES = (
     "setwise plan puzzle --steps 14 --seed 3 --record results/plans",
     "setwise plan blocksworld --steps 7 --record results/plans",
 )
+_PLAN: Kinds = {
+    **{"captions": list, "network": dict, "environment": dict},
+    **{"domain": str, "verdict": str, "command": str},
+}
 
 
 def plans_section(results: Path) -> Section:
@@ -26,7 +37,8 @@ def plans_section(results: Path) -> Section:
         "What is drawn is what was decoded; the verdict comes from the rules of the world alone."
     )
     parts = [paragraph(said)]
-    found = sorted(path.parent for path in (results / FOLDER).glob("*/plan.json"))
+    # Names that begin with a dot are of plans that are being written, or never were to the end.
+    found = sorted(path.parent for path in (results / FOLDER).glob("[!.]*/plan.json"))
     parts += [_plan(folder) for folder in found]
     if not found:
         parts += [paragraph("No plans are recorded yet."), command("\n".join(EXAMPLES))]
@@ -36,6 +48,7 @@ def plans_section(results: Path) -> Section:
 def _plan(folder: Path) -> Html:
     try:
         plan: dict[str, Any] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        require(plan, _PLAN)
         captions = [str(caption) for caption in plan["captions"]]
         pictures = [(folder / f"{number:02}.png").read_bytes() for number in range(len(captions))]
         network, made = plan["network"], plan["environment"]
@@ -46,7 +59,7 @@ def _plan(folder: Path) -> Html:
         name = f"{plan['domain']}, {len(captions) - 1} steps"
         source = source_of(plan, made, f"a plan over the codes of {network['file']}")
         parts = [subheading(folder.name), paragraph(told), steps(name, pictures, captions)]
-        parts.append(provenance([plan["command"]], [source]))
+        parts.append(provenance([plan["command"]], [source], folder.name, level=4))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / 'plan.json'}: not a plan: {error!r}") from error
     return joined(parts)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from setwise.report import tables
-from setwise.report.page.html import Html, element, joined
-from setwise.report.page.pieces import command
+from setwise.report.page.pieces import Html, command, element, joined, subheading
 from setwise.report.paper import base_name
 from setwise.report.tables import Record
 
@@ -29,16 +28,20 @@ class Source:
     date: str
 
 
-def commands_for(table: str) -> list[str]:
-    """What to type for a table of ours.
+def commands_for(table: str, *, again: bool) -> list[str]:
+    """What to type for a table of ours; for one that is recorded, to have it ``again``.
 
-    >>> commands_for("table4-best")
+    What is recorded is not trained a second time, and published records are not added to.
+
+    >>> commands_for("table4-best", again=False)
     ['setwise reproduce table4 --preset best']
     """
     base = base_name(table)
     preset = table.removeprefix(base).removeprefix("-") or "paper"
     before = [BEFORE[table]] if table in BEFORE else []
-    return [*before, f"setwise reproduce {base} --preset {preset}"]
+    elsewhere = " --results runs/again" if again else ""
+    commands = [*before, f"setwise reproduce {base} --preset {preset}"]
+    return [f"{command}{elsewhere}" for command in commands]
 
 
 def sources_of(records: Sequence[Record]) -> list[Source]:
@@ -57,9 +60,11 @@ def source_of(record: dict[str, Any], environment: dict[str, Any], what: str) ->
     return Source(what, *_place(environment), _days([record]))
 
 
-def provenance(commands: Sequence[str], sources: Sequence[Source]) -> Html:
-    """The commands, and a list of what is known of each source."""
-    parts = [element("h3", "Where this comes from"), command("\n".join(commands))]
+def provenance(
+    commands: Sequence[str], sources: Sequence[Source], subject: str = "this", level: int = 3
+) -> Html:
+    """The commands, and a list of what is known of each source, under a heading of their own."""
+    parts = [subheading(f"Where {subject} comes from", level), command("\n".join(commands))]
     for source in sources:
         told = {
             "Recorded": source.what,

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from setwise.files import write_text
 from setwise.report import tables
 from setwise.report.page.benchmarks import benchmarks_section
 from setwise.report.page.cells import said_of, verdicts
-from setwise.report.page.frame import Section, page
-from setwise.report.page.html import EMPTY, Html, element, joined
-from setwise.report.page.pieces import command, paragraph, table
+from setwise.report.page.pieces import (
+    EMPTY,
+    Html,
+    Section,
+    command,
+    element,
+    joined,
+    page,
+    paragraph,
+    table,
+)
 from setwise.report.page.plans import plans_section
 from setwise.report.page.reconstructions import reconstructions
 from setwise.report.page.table_section import table_section
@@ -29,20 +37,14 @@ READING = (
     "the median and the worst; they differ in their seeds alone. The small line shows every run "
     "as a dot and the paper as a bar. What was held out from training is given by its best and "
     "its median. A cell holds if our best, to as many decimals as the paper prints, is not behind "
-    "the paper; where the paper has a rate of zero, and we have too, the loss fails in both."
+    "the paper. Where the paper has a rate of zero there is nothing to reach: the loss fails in "
+    "both, or our best is above that zero."
 )
 
 
 def write(output: Path, results: Path, benchmarks: Path) -> None:
     """Make the page from a folder of results and one of benchmark records; it appears whole."""
-    text = report(results, benchmarks)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_text(output, report(results, benchmarks))
 
 
 def report(results: Path, benchmarks: Path) -> str:
@@ -55,7 +57,7 @@ def report(results: Path, benchmarks: Path) -> str:
         *(table_section(name, found, costs, after.get(name, EMPTY)) for name in TABLES),
         plans_section(results),
         benchmarks_section(benchmarks),
-        Section("this-page", "This page", _about(), short="This page"),
+        Section("this-page", "This page", _about()),
     ]
     return page(TITLE, INTRODUCTION, sections)
 

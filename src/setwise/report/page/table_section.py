@@ -10,12 +10,21 @@ from typing import Any
 from setwise.report import tables
 from setwise.report.figures import RATES, has_curves
 from setwise.report.page.cells import said_of, table_of_cells, table_of_the_paper, verdicts
-from setwise.report.page.charts import Points, curves
-from setwise.report.page.frame import Section
-from setwise.report.page.html import EMPTY, Html, element, joined
-from setwise.report.page.pieces import command, gallery, paragraph, subheading
+from setwise.report.page.pieces import (
+    EMPTY,
+    Html,
+    Points,
+    Section,
+    command,
+    curves,
+    element,
+    gallery,
+    joined,
+    paragraph,
+    subheading,
+)
 from setwise.report.page.provenance import commands_for, provenance, sources_of
-from setwise.report.paper import TABLES, PaperTable, base_name, heading, paper_table
+from setwise.report.paper import TABLES, PaperTable, base_name, heading, is_quick, paper_table
 from setwise.report.tables import Record
 
 
@@ -35,27 +44,37 @@ def table_section(
     """
     paper = TABLES[table]
     parts = [element("blockquote", element("p", f"{paper.caption} ({paper.place})"))]
-    parts += [_body(table, found.get(table, ()), costs.get(table, ())), after]
+    name = f"Table {paper.number}"
+    parts += [_body(table, name, found.get(table, ()), costs.get(table, ()), level=3), after]
     others = [name for name in found if base_name(name) == table != name]
-    for name in others:
-        parts += [subheading(_capital(heading(name))), _body(name, found[name], costs[name])]
-    return Section(table, heading(table), joined(parts), short=f"Table {paper.number}")
+    for other in others:
+        parts += [
+            subheading(_capital(heading(other))),
+            _body(other, _capital(other), found[other], costs[other], level=4),
+        ]
+    return Section(table, heading(table), joined(parts), short=name)
 
 
-def _body(name: str, records: Sequence[Record], costs: Sequence[Record]) -> Html:
-    paper = paper_table(name)
+def _body(
+    table: str, name: str, records: Sequence[Record], costs: Sequence[Record], level: int
+) -> Html:
+    """All of a table, under a heading; those within it have the level that is given."""
+    paper = paper_table(table)
+    caption = f"{name}: {paper.metric_name}"
     if not records:
         said = "Not recorded yet: these are the numbers of the paper alone. Ours are made by"
-        alone = table_of_the_paper(_capital(paper.metric_name), paper)
-        return joined([alone, command("\n".join(commands_for(name)), said)])
-    said = said_of(verdicts(paper, records))
-    parts = [paragraph(element("strong", f"Cells: {said}."))]
-    parts.append(table_of_cells(_capital(paper.metric_name), paper, records))
+        commands = "\n".join(commands_for(table, again=False))
+        return joined([table_of_the_paper(caption, paper), command(commands, said)])
+    if is_quick(table):
+        said = "A smaller task than the paper's, which has no numbers for it."
+    else:
+        said = f"Cells: {said_of(verdicts(paper, records))}."
+    parts = [paragraph(element("strong", said)), table_of_cells(caption, paper, records)]
     if has_curves(paper, records):
-        parts += [subheading("How it was learned"), _learning(paper, records)]
+        parts += [subheading(f"How {name} was learned", level), _learning(paper, records)]
     if costs:
         parts.append(paragraph(tables.said_of_costs(costs)))
-    parts.append(provenance(commands_for(name), sources_of(records)))
+    parts.append(provenance(commands_for(table, again=True), sources_of(records), name, level))
     return joined(parts)
 
 
@@ -73,7 +92,7 @@ def _learning(paper: PaperTable, records: Sequence[Record]) -> Html:
                 paper.label(scenario),
                 {loss: _middle(lines) for loss, lines in runs.items()},
                 "epoch",
-                paper.metric_name,
+                paper.metric_name.partition(" that ")[0],
                 behind=runs,
                 y_range=(0.0, 1.0) if paper.metric in RATES else None,
                 decimals=paper.decimals,

@@ -1,0 +1,207 @@
+"""``setwise report`` as a command: where the page is, and one line for what cannot be shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pages import add_cost, add_plan, add_reconstructions
+from setwise import cli
+from test_report import make_records, write
+
+Captured = pytest.CaptureFixture[str]
+RUNS, COSTS = Path("results/table1.jsonl"), Path("results/cost.jsonl")
+PLAN, PICTURES = Path("results/plans/a-plan/plan.json"), "results/table3-reconstructions.npz"
+BENCH = Path("benchmarks/records/losses-x.json")
+ROW = {"shape": "a", "impl": "setwise", "B": 1, "N": 2, "F": 3, "total_ms": 1.0, "peak_mb": None}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to be in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refusal(capsys: Captured) -> str:
+    """The one line in which the command refuses."""
+    assert cli.main(["report"]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert not Path("report.html").exists()
+    return message
+
+
+def test_it_says_where_to_look(folder: Path, capsys: Captured) -> None:
+    """And makes a page of nothing, too: the paper's numbers and the commands."""
+    assert cli.main(["report"]) == 0
+    assert (folder / "report.html").as_uri() in capsys.readouterr().out
+    text = Path("report.html").read_text()
+    assert text.count("Not recorded yet") == 5
+    assert "No plans are recorded yet" in text
+    assert "No benchmark is recorded yet" in text
+    assert [path.name for path in folder.iterdir()] == ["report.html"]
+    # What is not recorded is trained by the plain command.
+    assert "runs/again" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--results", "nowhere"], "--results: there is no folder nowhere"),
+        (["--benchmarks", "nowhere"], "--benchmarks: there is no folder nowhere"),
+        (["--output", "results"], "results"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(
+    options: list[str], said: str, folder: Path, capsys: Captured
+) -> None:
+    (folder / "results").mkdir()
+    assert cli.main(["report", *options]) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.count("\n") == 1
+    assert list(folder.iterdir()) == [folder / "results"]
+
+
+def without(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record.pop(name)
+
+
+def changed(*path: str, to: Any) -> Callable[[dict[str, Any]], object]:
+    """A field somewhere in a record that is set to something else."""
+
+    def change(record: dict[str, Any]) -> None:
+        *above, name = path
+        for part in above:
+            record = record[part]
+        record[name] = to
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        *((without(n), f"{n}: is missing") for n in ("environment", "history", "seconds", "table")),
+        (changed("environment", to=None), "environment: expected an object, got None"),
+        (changed("environment", to={}), "hardware: is missing"),
+        (changed("metrics", to={}), "success: is missing"),
+        (changed("metrics", "success", to=None), "success: expected a number, got None"),
+        (changed("metrics", "success", to=float("nan")), "success: expected a number, got nan"),
+        (changed("metrics", "heldout", to="x"), "heldout: expected a number, got x"),
+        (changed("members", to=0), "members: expected one or more, got 0"),
+        (changed("history", "success", to=[1.0]), "expected columns of one length, got epoch 2"),
+        (changed("history", "success", to=["x", 1.0]), "expected numbers, got 'x' in success"),
+        (changed("table", to="table9"), "table9: the paper has no such table"),
+        (changed("config", to={}), "loss: is missing"),
+        (changed("config", "data", to={"kind": "other"}), "data: unknown kind 'other'"),
+        (changed("config", "schedule", to={}), "config: "),
+    ],
+)
+def test_a_record_that_lacks_something(
+    change: Callable[[dict[str, Any]], object], said: str, capsys: Captured
+) -> None:
+    records = make_records(losses=["SH"], scenarios=["4"])
+    write(RUNS.parent, records)
+    change(records[1])
+    RUNS.write_text("".join(json.dumps(record) + "\n" for record in records))
+    message = refusal(capsys)
+    assert f"{RUNS}, line 2: not a record: " in message
+    assert said in message
+
+
+def test_runs_that_were_measured_at_other_epochs(capsys: Captured) -> None:
+    """They have no median on the way."""
+    records = make_records(losses=["SH"], scenarios=["4"])
+    records[2]["history"] = {name: values[:1] for name, values in records[2]["history"].items()}
+    write(RUNS.parent, records)
+    message = refusal(capsys)
+    assert f"{RUNS}: the history of run {records[2]['run']} has other epochs" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (RUNS, "{\n", "line 1: not a record"),
+        (RUNS, "{}\n", "line 1: not a record: run: is missing"),
+        (RUNS, "[]\n", "line 1: not a record: expected an object with fields, got '[]'"),
+        (COSTS, "{}\n", "line 1: not a record: table: is missing"),
+        (PLAN, "{}", "captions: is missing"),
+        (PLAN, "[]", "expected an object"),
+        (PLAN, "{", "not a plan"),
+        (BENCH, "[]", "expected an object"),
+        (BENCH, '{"rows": []}', "header: is missing"),
+        (BENCH, '{"header": [], "rows": []}', "header: expected an object, got []"),
+        (BENCH, '{"header": {}, "rows": [3]}', "not a record of the losses"),
+        (BENCH, '{"header": {}, "rows": [{"shape": null}]}', "shape: expected a text, got None"),
+        (BENCH, '{"header": {"device": "x", "shapes": null}, "rows": []}', "shapes: expected"),
+    ],
+)
+def test_files_that_are_no_records(name: Path, text: str, said: str, capsys: Captured) -> None:
+    name.parent.mkdir(parents=True, exist_ok=True)
+    name.write_text(text)
+    message = refusal(capsys)
+    assert str(name) in message
+    assert said in message
+
+
+def test_bytes_that_are_no_text(capsys: Captured) -> None:
+    RUNS.parent.mkdir()
+    RUNS.write_bytes(b"\xff\xfe\n")
+    assert f"{RUNS}: not a file of records" in refusal(capsys)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 1000, -10])
+def test_reconstructions_that_are_cut_off(keep: int, capsys: Captured) -> None:
+    Path("results").mkdir()
+    add_reconstructions(Path("results"))
+    whole = Path(PICTURES).read_bytes()
+    Path(PICTURES).write_bytes(whole[:keep])
+    assert f"{PICTURES}: not a file of reconstructions: " in refusal(capsys)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"environment": None}, "environment: expected an object, got None"),
+        ({"network": {}}, "not a plan: KeyError('loss')"),
+        ({"command": ["a"]}, "command: expected a text"),
+    ],
+)
+def test_a_plan_that_lacks_something(more: dict[str, Any], said: str, capsys: Captured) -> None:
+    add_plan(Path("results"), **more)
+    message = refusal(capsys)
+    assert str(PLAN) in message
+    assert said in message
+
+
+def test_a_plan_that_lacks_a_picture(capsys: Captured) -> None:
+    add_plan(Path("results"))
+    PLAN.with_name("01.png").unlink()
+    assert str(PLAN.with_name("01.png")) in refusal(capsys)
+
+
+@pytest.mark.parametrize(
+    "more", [{"seconds": None}, {"seconds": 0}, {"seconds_alone": {}}, {"networks": "x"}]
+)
+def test_a_cost_that_lacks_something(more: dict[str, Any], capsys: Captured) -> None:
+    write(RUNS.parent, make_records(losses=["SH"], scenarios=["4"]))
+    add_cost(RUNS.parent, **more)
+    assert f"{COSTS}, line 1: not a record: " in refusal(capsys)
+
+
+def test_a_benchmark_of_the_cpu_is_shown() -> None:
+    """Which has no memory, and may have nothing to compare with."""
+    BENCH.parent.mkdir(parents=True)
+    rows = [ROW, ROW | {"shape": "sweep-2"}, ROW | {"shape": "b", "impl": "dense", "error": "no"}]
+    BENCH.write_text(json.dumps({"header": {"device": "x86"}, "rows": rows}))
+    assert cli.main(["report"]) == 0
+    text = Path("report.html").read_text()
+    assert "Time over the size of one set" in text
+    assert "Memory over" not in text
+    assert "How many times" not in text
