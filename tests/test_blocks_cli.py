@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from setwise import cli
+from setwise.cli.installed import install_command
 from setwise.data import Blocksworld
 from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.experiments import store
@@ -153,7 +154,7 @@ def test_without_the_renderer() -> None:
             [sys.executable, "-c", code, *command], check=False, capture_output=True, text=True
         )
         assert process.returncode == 2, process.stderr
-        said = "needs mitsuba; install it with pip install 'setwise[render]'"
+        said = f"needs mitsuba; install it with {install_command('render')}"
         assert said in process.stderr.splitlines()[-1]
 
 
