@@ -36,6 +36,7 @@ from setwise.models import (
     GumbelSoftmax,
     SetAutoencoder,
     SetDecoder,
+    start_at_mean,
 )
 
 # The folder of data sets that are files, unless told otherwise.
@@ -198,5 +199,7 @@ def build_network(config: Config, task: Task) -> Reconstruction | Production:
             network.decoder_width,
             dropout=network.dropout,
         )
+        if network.start_at_mean:
+            start_at_mean(autoencoder, task.targets[: task.train], task.features)
         elements = None if task.elements is None else task.elements.cpu()
         return Reconstruction(autoencoder, elements)

@@ -9,6 +9,7 @@ from setwise.models.autoencoder import SetAutoencoder
 from setwise.models.decoder import SetDecoder
 from setwise.models.deep_sets import DeepSetsEncoder
 from setwise.models.equivariant import EquivariantRuleLearner
+from setwise.models.initialise import start_at_mean
 from setwise.models.latent import BinaryConcrete, GumbelSoftmax, annealed_temperature
 from setwise.models.patch_autoencoder import PatchAutoencoder
 
@@ -21,4 +22,5 @@ __all__ = [
     "SetAutoencoder",
     "SetDecoder",
     "annealed_temperature",
+    "start_at_mean",
 ]
