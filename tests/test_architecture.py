@@ -20,7 +20,7 @@ BELOW: dict[str, set[str]] = {
     "arguments": {"features", "values"},
     "losses": {"features", "kernels", "arguments", "values"},
     "metrics": {"features", "kernels", "arguments"},
-    "data": {"features"},
+    "data": {"features", "files"},
     "models": {"features", "arguments", "values"},
     "environment": {"the public names"},
     "experiments": {

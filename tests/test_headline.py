@@ -49,7 +49,7 @@ def test_a_readme_without_markers_is_refused(tmp_path: Path) -> None:
 def test_no_size_of_table_4_is_chosen(tmp_path: Path) -> None:
     """All in random order that have runs are there, in the order of the paper."""
     write(tmp_path, make_records("table4", seeds=[0]))
-    rows = [line for line in headline.headline(tmp_path).splitlines() if "Table 4" in line]
+    rows = [line for line in headline.headline(tmp_path).splitlines() if "| Table 4" in line]
     assert [re.findall(r"\((.*), random order\)", row) for row in rows] == [
         [f"n = {n}, {clauses} clauses"]
         for n, clauses in ((2, 2250), (3, 2250), (4, 2250), (4, 9000), (5, 2250), (5, 9000))

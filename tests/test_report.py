@@ -16,6 +16,7 @@ from PIL import Image
 from setwise.experiments.config import LOSSES, config_from
 from setwise.experiments.recipes import RECIPES
 from setwise.report import document, figures, tables
+from setwise.report.labels import apart
 from setwise.report.paper import TABLES, heading, paper_table
 from test_documents import differing_pixels
 
@@ -212,7 +213,7 @@ def test_a_table_that_was_not_measured_while_training_has_no_curves() -> None:
 
 def test_labels_move_apart_and_stay_inside() -> None:
     for heights in ([0.0, 0.0, 0.01, 0.02], [0.9, 0.95, 1.0, 1.0], [0.0, 0.5, 0.55, 1.0]):
-        moved = figures._apart(heights, 0.1, 1.0)
+        moved = apart(heights, 0.1, 1.0)
         gaps = np.diff(moved)
         assert (gaps > 0.1 - 1e-9).all()
         assert max(moved) <= 1.0
@@ -324,3 +325,13 @@ def test_the_committed_pictures_are_current(table: str, tmp_path: Path) -> None:
     figures.draw_cells(table, paper_table(table), records, again)
     committed = PAGE.parent / "figures" / f"{table}-cells.png"
     assert math.isclose(differing_pixels(committed, again), 0.0, abs_tol=0.01), "run make docs"
+
+
+def test_a_temperature_that_is_not_the_papers_is_told() -> None:
+    soft = make_records("table4", seeds=[0], scenarios=["n3-2250-random"])
+    said = "The temperature of SH falls in training, from 3 to the paper's 1. "
+    assert tables.said_of_temperature(soft) == said + "The other losses have none."
+    assert said in document.section("table4", soft)
+    plain = make_records("table1", seeds=[0])
+    assert tables.said_of_temperature(plain) == ""
+    assert "temperature" not in document.section("table1", plain)

@@ -9,13 +9,14 @@ blocks of every state come in the same order; training shuffles them.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from setwise.files import whole_file
 
 PATCH = 32  # pixels along each side
 
@@ -70,9 +71,7 @@ class BlocksworldArchive:
 
     def write(self, path: str | Path) -> None:
         """Write the file in one step; the same data give the same bytes."""
-        path = Path(path)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
-        with unfinished.open("wb") as file:
+        with whole_file(Path(path)) as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(
                 file,
                 images=self.patches,
@@ -80,7 +79,6 @@ class BlocksworldArchive:
                 picsize=np.array(self.picture),
                 transitions=self.transitions.astype(np.uint32).ravel(),
             )
-        unfinished.replace(path)
 
     @staticmethod
     def read(path: str | Path) -> BlocksworldArchive:

@@ -13,12 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from setwise.files import whole_file
+
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write to a file beside it and rename: a reader sees the old file or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole_file(path) as unfinished:
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()},
             unfinished,
@@ -26,9 +26,6 @@ def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None
         )
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from setwise.report import tables
+from setwise.report.labels import apart
 from setwise.report.paper import LOSS_NAMES, PaperTable, heading
 from setwise.report.tables import HELDOUT, Record
 
@@ -161,7 +162,7 @@ def _spread(centre: float, count: int) -> list[float]:
 def _label_ends(axes: Any, ends: dict[str, float], decimals: int) -> None:
     """Name each curve where it ends; names that would cover each other move apart."""
     low, high = axes.get_ylim()
-    heights = _apart(sorted(ends.values()), 0.09 * (high - low), high)
+    heights = apart(sorted(ends.values()), 0.09 * (high - low), high)
     for height, (loss, end) in zip(heights, sorted(ends.items(), key=lambda e: e[1]), strict=True):
         axes.annotate(
             f"{loss} {end:.{decimals}f}",
@@ -175,17 +176,3 @@ def _label_ends(axes: Any, ends: dict[str, float], decimals: int) -> None:
             fontsize=9.5,
             annotation_clip=False,
         )
-
-
-def _apart(heights: Sequence[float], gap: float, top: float) -> list[float]:
-    """The same increasing heights, at least a gap apart and below the top.
-
-    >>> _apart([0.0, 0.1, 1.0, 1.0], 0.25, 1.0)
-    [0.0, 0.25, 0.75, 1.0]
-    """
-    moved: list[float] = []
-    for height in heights:
-        moved.append(max(height, moved[-1] + gap) if moved else height)
-    for i in reversed(range(len(moved))):
-        moved[i] = min(moved[i], top if i == len(moved) - 1 else moved[i + 1] - gap)
-    return moved

@@ -39,9 +39,13 @@ def headline(results: Path) -> str:
         for name, paper in TABLES.items()
         if not _is_whole(paper, found.get(name, ()))
     ]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    said = f"\nTables that are not or not wholly recorded yet: {', '.join(missing)}.\n"
-    return table + said if missing else table
+    parts = ["".join(f"| {' | '.join(line)} |\n" for line in lines)]
+    for name, paper in TABLES.items():
+        if remark := tables.said_of_temperature(found.get(name, ())):
+            parts.append(f"Table {paper.number}: {remark}\n")
+    if missing:
+        parts.append(f"Tables that are not or not wholly recorded yet: {', '.join(missing)}.\n")
+    return "\n".join(parts)
 
 
 def _cells(paper: PaperTable, records: Sequence[Record], scenario: str) -> dict[str, Cell]:

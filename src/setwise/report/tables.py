@@ -132,6 +132,19 @@ def seconds(records: Sequence[Record]) -> float:
     return sum(float(record["seconds"]) / record["members"] for record in records)
 
 
+def said_of_temperature(records: Sequence[Record]) -> str:
+    """Where the set cross entropy began at another temperature than the paper's, what it was."""
+    configs = [record["config"] for record in records if record["loss"] == "SH"]
+    began = {config.get("schedule", {}).get("softness", 1.0) for config in configs} - {1.0}
+    if not began:
+        return ""
+    hot = " or ".join(f"{temperature:g}" for temperature in sorted(began))
+    return (
+        f"The temperature of SH falls in training, from {hot} to the paper's 1. "
+        f"The other losses have none."
+    )
+
+
 def read_costs(results: Path, table: str) -> list[Record]:
     """What was measured of training one network of a table alone; see `experiments.cost`."""
     costs = files.read(results / store.COSTS, _check_cost)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from setwise.report.labels import apart
 from setwise.report.page.html import EMPTY, Html, element, joined
 from setwise.report.page.scales import Scale, fitted, short
 
@@ -162,7 +163,7 @@ def _named_ends(
     """Names that would cover each other move apart."""
     # From the top down; of equal ones, the first named is the upper.
     order = sorted(ends, key=lambda name: -ends[name])
-    places = _apart([y(min(max(ends[name], y.low), y.high)) for name in order], LINE, y.start)
+    places = apart([y(min(max(ends[name], y.low), y.high)) for name in order], LINE, y.start)
     return joined(
         element(
             "text",
@@ -181,20 +182,6 @@ def _end(name: str, value: float, decimals: int) -> str:
 
 def _cut(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-
-
-def _apart(places: Sequence[float], gap: float, last: float) -> list[float]:
-    """The same increasing places, at least a gap apart, and none beyond the last.
-
-    >>> _apart([0.0, 1.0, 9.0, 9.0], 3.0, 10.0)
-    [0.0, 3.0, 7.0, 10.0]
-    """
-    moved: list[float] = []
-    for place in places:
-        moved.append(max(place, moved[-1] + gap) if moved else place)
-    for i in reversed(range(len(moved))):
-        moved[i] = min(moved[i], last if i == len(moved) - 1 else moved[i + 1] - gap)
-    return moved
 
 
 def _figure(title: str, height: int, parts: Sequence[str], said: str) -> Html:

@@ -70,6 +70,8 @@ def _body(
     else:
         said = f"Cells: {said_of(verdicts(paper, records))}."
     parts = [paragraph(element("strong", said)), table_of_cells(caption, paper, records)]
+    if temperature := tables.said_of_temperature(records):
+        parts.append(paragraph(temperature))
     if has_curves(paper, records):
         parts += [subheading(f"How {name} was learned", level), _learning(paper, records)]
     if costs:
