@@ -12,10 +12,11 @@ Set Cross Entropy is, up to a constant, the likelihood of the points under a mix
 around the outputs: a dense region asks for more outputs than a thin one. The Chamfer distance only
 asks that every point has an output nearby, and every output a point. What the likelihood is worth
 depends on the scale of the Gaussians, which was chosen in shorter trials: with 0.2 in place of 0.1
-the outputs were worse than those of the Chamfer distance. The numbers are of seed 0.
+the outputs were worse than those of the Chamfer distance. The numbers are of seed 0;
+other numbers of threads change their last digits.
 
     python examples/point_clouds.py --quick    # some seconds; part of the test suite
-    python examples/point_clouds.py            # 3 CPU minutes, seeded. This is what it printed:
+    python examples/point_clouds.py            # some CPU minutes. This is what it printed:
 
         0.4446  any other cloud
         0.2596  the cloud that was read
