@@ -16,7 +16,7 @@ SCENARIOS = table1.SCENARIOS
 # Elements are mostly alike here, and the latent variables of all states would run away together:
 # hence the start and the small rate. The temperature keeps one output from serving two blocks.
 PAPER = Schedule(
-    epochs=670, batch=250, learning_rate=1e-4, cooldown=0.2, softness=10.0, evaluations=20
+    epochs=670, batch=250, learning_rate=3e-4, cooldown=0.2, softness=10.0, evaluations=20
 )
 QUICK = Schedule(
     epochs=300, batch=50, learning_rate=2e-3, cooldown=0.2, softness=10.0, evaluations=3
