@@ -139,6 +139,7 @@ CHANGES: Mapping[str, Changes] = {
     "features": instead(Bernoulli(3), [Bernoulli(3)], Features, "x", 3, Features(Bernoulli(40))),
     "reduction": instead("avg", "MEAN", "", None, 0, True),
     "impl": instead("fast", "Auto", None, True),
+    "skip_negligible": instead(0, 1, None, "yes"),
     "temperature": instead(0, 0.0, -1.0, NAN, INF, "1.0", True, None, torch.ones(1)),
 }
 CORRUPTIONS = [

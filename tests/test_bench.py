@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 import setwise as sw
 from setwise import cli
 from setwise.bench import document, limits, losses, show
-from setwise.bench.contenders import Contender, dense
+from setwise.bench.contenders import Contender, available, dense
 from setwise.environment import current_commit
 from test_documents import differing_pixels
 
@@ -61,6 +62,16 @@ def test_the_benchmark_of_the_cpu_says_when_and_with_what() -> None:
     header = runpy.run_path(str(ROOT / "benchmarks" / "losses_cpu.py"))["header"]()
     assert date.fromisoformat(header["date"]) <= datetime.now(UTC).date()
     assert header["commit"] == current_commit()
+
+
+def test_ours_compute_every_pair_as_the_peers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(sw, "set_cross_entropy", lambda z, x, **options: asked.append(options))
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    ours = [one for one in available("cuda") if one.name.startswith("setwise")]
+    for contender in ours:
+        contender.loss(torch.zeros(1, 2, 3), torch.zeros(1, 2, 3))
+    assert asked == [{"skip_negligible": False}] * 3
 
 
 @pytest.mark.usefixtures("tiny")
@@ -113,7 +124,11 @@ def read(name: str) -> dict[str, Any]:
 def with_records(folder: Path, **changed: dict[str, Any]) -> Path:
     """A folder of the committed records but for those that are given."""
     shutil.copytree(RECORDS, folder, dirs_exist_ok=True)
-    names = {"losses": document.LOSSES, "profile": document.PROFILE}
+    names = {
+        "losses": document.LOSSES,
+        "profile": document.PROFILE,
+        "skipping": document.SKIPPING,
+    }
     for which, record in changed.items():
         (folder / names[which]).write_text(json.dumps(record))
     return folder
@@ -173,6 +188,26 @@ def test_another_profile_is_noticed(tmp_path: Path) -> None:
         other[part][at][what] *= 2
         changed = document.update(PAGE, with_records(tmp_path, profile=other))
         assert changed != PAGE.read_text(), (part, at, what)
+
+
+def test_another_record_of_skipping_is_noticed(tmp_path: Path) -> None:
+    record = read(document.SKIPPING)
+    others = []
+    for at, row in enumerate(record["rows"]):
+        changes = {what: 1.5 * row[what] for what in ("on_ms", "off_ms")}
+        changes |= {"equal": not row["equal"], "peak_on_mb": row["peak_on_mb"] + 50}
+        for what, value in changes.items():
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at][what] = value
+        for walk in row["visited"]:
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at]["visited"][walk] /= 2
+    for what in ("hardware", "torch", "date", "commit", "remark"):
+        others.append(copy.deepcopy(record))
+        others[-1]["header"][what] = "another"
+    for other in others:
+        changed = document.update(PAGE, with_records(tmp_path, skipping=other))
+        assert changed != PAGE.read_text(), other
 
 
 @pytest.mark.parametrize(("ratio", "said"), [(4.0, "4.0x: **yes**"), (3.94, "3.9x: no")])

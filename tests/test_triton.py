@@ -128,6 +128,15 @@ def test_engine_in_every_precision(
     compare(value_and_gradients, operands(*shape, masked=True), extra)
 
 
+@pytest.mark.parametrize(("half", "owners"), [(True, 128), (False, 64)])
+def test_tiles_of_256_features_fit_the_device(half: bool, owners: int) -> None:
+    """Owners, and for each stage the others and their copy, in the shared memory of an H200."""
+    walk = tiles.backward_tiles(32768, 32768, 256, torch.float32, "tf32", half)
+    assert (walk.a, walk.c) == (owners, 32)
+    step = walk.c * (4 * walk.f + (2 if half else 4) * walk.d)
+    assert 4 * walk.a * walk.f + walk.stages * step <= 232448
+
+
 @pytest.mark.parametrize("F", [3, 6])
 def test_queries_without_a_key_weigh_nothing(F: int) -> None:
     leaves = operands(2, 5, 7, F)
@@ -143,10 +152,10 @@ def test_operators_keep_their_promises(F: int) -> None:
     """Shapes, types and strides are those that torch.compile was told, for any layout."""
     queries, keys, bias = operands(2, 5, 7, F)
     queries, keys = (t.mT.contiguous().mT for t in (queries, keys))
-    lse = operators.logsumexp(queries, keys, bias, "triton")
-    backward = (torch.ones_like(lse), queries, keys, bias, lse, True, True, "triton")
+    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", True)
+    backward = (torch.ones_like(lse), queries, keys, bias, lse, peaks, True, True, "triton")
     for operator, given in [
-        (operators.logsumexp, (queries, keys, bias, "triton")),
+        (operators.logsumexp, (queries, keys, bias, "triton", True)),
         (operators.argmax, (queries, keys, bias, "triton")),
         (operators.logsumexp_backward, backward),
     ]:

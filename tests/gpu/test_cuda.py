@@ -186,6 +186,28 @@ def test_the_same_bits_in_half_precision(shape: Any, dtype: torch.dtype) -> None
     assert all(torch.equal(a, b) for run in runs for a, b in zip(run, runs[0], strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_skipping_changes_less_than_rounding(
+    dtype: torch.dtype, precision: Callable[[str], None]
+) -> None:
+    """Confident outputs in the order of their targets: nearly all tiles are skipped."""
+    precision("medium")
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = torch.randint(0, 2, (1, 16384, 256), generator=generator, device="cuda").to(dtype)
+    noise = torch.randn(x.shape, generator=generator, device="cuda").to(dtype)
+    z = (8 * (2 * x - 1) + noise).requires_grad_()
+    x.requires_grad_()
+
+    def gradients(skip: bool) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(sw.set_cross_entropy(z, x, skip_negligible=skip), (z, x))
+
+    on, off = gradients(True), gradients(False)
+    for got, all_tiles in zip(on, off, strict=True):
+        assert (got - all_tiles).abs().max() <= 2**-24 * all_tiles.abs().max()
+    for _ in range(20):
+        assert all(torch.equal(a, b) for a, b in zip(gradients(True), on, strict=True))
+
+
 class TestPyTorch:
     @pytest.mark.parametrize("name", ["ordered", "set", "average, both ways", "hausdorff"])
     def test_compiles_in_one_graph(self, name: str) -> None:
@@ -270,6 +292,12 @@ def test_the_host_never_waits(
         options = {**options, "input_valid": given, "target_valid": given}
     no_synchronisation()
     value_and_gradient(loss, z, x, features, **options)
+
+
+def test_the_host_does_not_wait_for_lists_of_tiles(no_synchronisation: Callable[[], None]) -> None:
+    z, x = draw(1, 16384, 16384, 256)
+    no_synchronisation()
+    value_and_gradient(sw.set_cross_entropy, z, x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

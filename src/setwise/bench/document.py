@@ -15,7 +15,7 @@ from setwise.bench.limits import limit_ms
 Record = dict[str, Any]
 Row = dict[str, Any]
 
-LOSSES, PROFILE = "losses-h200.json", "host-profile-h200.json"
+LOSSES, PROFILE, SKIPPING = "losses-h200.json", "host-profile-h200.json", "skipping-h200.json"
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
@@ -38,7 +38,9 @@ RESOURCES = {"products": "matmul_flops", "exponentials": "exps", "bytes": "bytes
 
 def update(document: Path, records: Path) -> str:
     """The text of the document with every block made anew from the records in a folder."""
-    losses, profile = (json.loads((records / name).read_text()) for name in (LOSSES, PROFILE))
+    losses, profile, skipped = (
+        json.loads((records / name).read_text()) for name in (LOSSES, PROFILE, SKIPPING)
+    )
     blocks: dict[str, Callable[[], str]] = {
         "benchmark": lambda: table(losses),
         "bars": lambda: bars(losses),
@@ -47,6 +49,7 @@ def update(document: Path, records: Path) -> str:
         "sweep": lambda: sweep(losses),
         "host": lambda: host(losses, profile),
         "designs": lambda: designs(profile),
+        "skipping": lambda: skipping(skipped),
     }
     text = document.read_text()
     marked = re.findall(r"^<!-- (\w+): begin -->$", text, re.MULTILINE)
@@ -243,6 +246,39 @@ def designs(profile: Record) -> str:
         lines.append([row["where"], row["dropped"], dropped, row["kept"], kept])
     titles = ["where", "dropped", "time", "kept", "time"]
     return "\n".join([*_markdown(titles, lines), "", _made(profile)])
+
+
+def skipping(record: Record) -> str:
+    """A training step with and without tiles that cannot matter, and how many were visited."""
+    header, rows = record["header"], record["rows"]
+    lines = []
+    for row in rows:
+        walks = ("logits", "target") if row["gradients"] == "both" else ("logits",)
+        # A walk without a list visits every tile.
+        shares = ", ".join(_share(row["visited"].get(walk, 1.0)) for walk in walks)
+        times = [_number(row[kind]) for kind in ("off_ms", "on_ms")]
+        ratio = f"{row['off_ms'] / row['on_ms']:.2f}x"
+        lines.append([row["data"], row["precision"], ", ".join(walks), *times, ratio, shares])
+    titles = ["outputs", "precision", "gradients to", "every tile, ms", "skipping, ms", "faster"]
+    memory = max(row["peak_on_mb"] - row["peak_off_mb"] for row in rows)
+    same = sum(row["equal"] for row in rows)
+    shape = ", ".join(map(str, header["shape"]))
+    return "\n".join(
+        [
+            f"Forward and backward of (B, N, F) = ({shape}):",
+            "",
+            *_markdown([*titles, "tiles visited"], lines),
+            "",
+            _wrapped(
+                f"In {same} of {len(rows)} rows, skipping leaves every bit of the gradients as it "
+                f"is. Peak memory grows by {_number(memory)} MB at most."
+            ),
+            _wrapped(
+                f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, "
+                f"commit {str(header['commit'])[:12]}. {header.get('remark', '')}".strip()
+            ),
+        ]
+    )
 
 
 def _made(profile: Record) -> str:

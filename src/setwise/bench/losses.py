@@ -93,7 +93,7 @@ def _measure_one(
         result: dict[str, Any] = {
             "forward_ms": seconds(forward, device) * 1e3,
             "total_ms": seconds(total, device) * 1e3,
-            "peak_mb": _peak_mb(total, device),
+            "peak_mb": peak_mb(total, device),
         }
         result["graph_ms"] = _graph_ms(total, device) if result["total_ms"] < 5 else None
     except torch.cuda.OutOfMemoryError:
@@ -108,7 +108,7 @@ def _measure_one(
     return result
 
 
-def _peak_mb(call: Callable[[], object], device: str) -> float | None:
+def peak_mb(call: Callable[[], object], device: str) -> float | None:
     """Memory above the inputs at its highest, on CUDA; benchmarks/losses_cpu.py has the CPU's."""
     if device != "cuda":
         return None

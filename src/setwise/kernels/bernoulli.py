@@ -27,7 +27,8 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
     """``-sum_i w_i logsumexp_j(target_i . logits_j - sum softplus(logits_j))`` [B], reduced.
 
     ``valid`` [B, N] tells which outputs may be chosen and ``weight`` [B, M] holds the ``w_i``;
-    either may be None. ``gradient`` announces that the one to the logits will be wanted.
+    either may be None. ``gradient`` announces that the one to the logits will be wanted;
+    ``skip_negligible`` allows it to leave out tiles (see `triton.skipping`).
     """
 
     @staticmethod
@@ -39,13 +40,15 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         weight: Tensor | None,
         reduction: str,
         gradient: bool,
+        skip_negligible: bool,
     ) -> Tensor:
-        ctx.reduction = reduction
+        ctx.reduction, ctx.skip_negligible = reduction, skip_negligible
         if max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS:
             return _small_forward(ctx, target, logits, valid, weight, gradient)
-        bias, lse, centre = engine.bernoulli_logsumexp(target, logits, valid)
-        # Weights depend on the difference of the two alone, which a common centre leaves as it is.
-        ctx.save_for_backward(target, logits, valid, weight, bias, lse, None)
+        recorded = skip_negligible and (gradient or ctx.needs_input_grad[0])
+        bias, lse, peaks, centre = engine.bernoulli_logsumexp(target, logits, valid, recorded)
+        # Weights depend on differences of these alone, which a common centre leaves as they are.
+        ctx.save_for_backward(target, logits, valid, weight, bias, lse, peaks, None)
         rows = lse if centre is None else lse + centre
         rows = rows if weight is None else rows * weight
         if reduction == "none":
@@ -57,7 +60,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         need_target, need_logits, _, need_weight, *_ = ctx.needs_input_grad
         if need_weight or torch.is_grad_enabled() or not _is_array(grad):
             return _general_backward(ctx, grad)
-        target, logits, _, weight, bias, lse, ready = ctx.saved_tensors
+        target, logits, _, weight, bias, lse, peaks, ready = ctx.saved_tensors
         d_target = d_logits = None
         if need_logits and ready is not None:
             d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
@@ -65,14 +68,15 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         elif need_logits:
             incoming = _incoming(grad, ctx.reduction, len(logits))
             d_logits, _ = engine.gradients(
-                logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True, weight=weight
-            )
+                logits, target, bias, lse, incoming,
+                owns_keys=True, sigmoid=True, weight=weight, peaks=peaks,
+            )  # fmt: skip
         if need_target:
             incoming = _incoming(grad, ctx.reduction, len(logits))
             d_target, _ = engine.gradients(
-                target, logits, lse, bias, incoming, owns_keys=False, weight=weight
+                target, logits, lse, bias, incoming, owns_keys=False, weight=weight, peaks=peaks
             )
-        return d_target, d_logits, None, None, None, None
+        return d_target, d_logits, None, None, None, None, None
 
 
 def _is_array(grad: Tensor) -> bool:
@@ -129,7 +133,8 @@ def _small_forward(
     numbers = (M, N, _factor(ctx.reduction, B))
     launch(small.set_cross_entropy, (B, 1, 1), tensors, numbers, constants, warps, 2)
     terms = (bias, lse) if need_target else (None, None)
-    ctx.save_for_backward(target, logits, valid, weight, *terms, d_logits if gradient else None)
+    ready = d_logits if gradient else None
+    ctx.save_for_backward(target, logits, valid, weight, *terms, None, ready)
     return _reduced(per_set, ctx.reduction)
 
 
@@ -169,7 +174,7 @@ def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, z = target.float(), logits.float()
         bias = bernoulli_bias(z)
         bias = bias if valid is None else bias.masked_fill(~valid, -math.inf)
-        lse = LogSumExp.apply(x, z, bias, "triton")
+        lse, _ = LogSumExp.apply(x, z, bias, "triton", ctx.skip_negligible)
         per_set = -(lse if weight is None else lse * weight).sum(dim=-1)
         value = _reduced(per_set, ctx.reduction)
         grads = list(torch.autograd.grad(value, wanted, grad, create_graph=twice))

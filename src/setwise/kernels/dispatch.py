@@ -49,13 +49,19 @@ def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
     return "reference" if scores <= DENSE_SCORES else "chunked"
 
 
-def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:
-    """``logsumexp_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M]."""
+def logsumexp(
+    queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl, skip_negligible: bool = True
+) -> Tensor:
+    """``logsumexp_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M].
+
+    With ``skip_negligible`` the backward pass may leave out tiles; see `triton.skipping`.
+    """
     engine = choose(impl, queries, keys)
     with full_precision(queries):
         if engine == "reference":
             return reference.logsumexp(queries, keys, bias)
-        return operators.LogSumExp.apply(queries, keys, bias, engine)
+        lse, _ = operators.LogSumExp.apply(queries, keys, bias, engine, skip_negligible)
+        return lse
 
 
 def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | None:
@@ -76,7 +82,12 @@ def dense_bernoulli_logsumexp(target: Tensor, logits: Tensor) -> Tensor:
 
 
 def bernoulli_set_cross_entropy(
-    target: Tensor, logits: Tensor, valid: Tensor | None, weight: Tensor | None, reduction: str
+    target: Tensor,
+    logits: Tensor,
+    valid: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    skip_negligible: bool,
 ) -> Tensor:
     """Set cross entropy of Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches."""
     from setwise.kernels.bernoulli import BernoulliSetCrossEntropy
@@ -86,7 +97,9 @@ def bernoulli_set_cross_entropy(
     valid = None if valid is None else valid.contiguous()
     weight = None if weight is None else weight.contiguous()
     gradient = logits.requires_grad and torch.is_grad_enabled()
-    return BernoulliSetCrossEntropy.apply(target, logits, valid, weight, reduction, gradient)
+    return BernoulliSetCrossEntropy.apply(
+        target, logits, valid, weight, reduction, gradient, skip_negligible
+    )
 
 
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:

@@ -27,10 +27,20 @@ def _engine(name: str) -> Any:
 
 
 @torch.library.custom_op("setwise::logsumexp", mutates_args=())
-def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
-    """``logsumexp_j(queries_i . keys_j + bias_j)``: [B, M, F], [B, N, F], [B, N] -> [B, M]."""
+def logsumexp(
+    queries: Tensor, keys: Tensor, bias: Tensor, engine: str, skip_negligible: bool
+) -> tuple[Tensor, Tensor]:
+    """``logsumexp_j(queries_i . keys_j + bias_j)``: [B, M, F], [B, N, F], [B, N] -> [B, M].
+
+    Also the peaks by which `logsumexp_backward` knows tiles that it may skip; empty if none.
+    """
+    peaks = None
     with full_precision(queries):
-        return _engine(engine).logsumexp(queries, keys, bias)
+        if engine == "triton":
+            lse, peaks = _engine(engine).logsumexp(queries, keys, bias, skip_negligible)
+        else:
+            lse = _engine(engine).logsumexp(queries, keys, bias)
+    return lse, bias.new_empty(len(bias), 0, 0) if peaks is None else peaks
 
 
 @torch.library.custom_op("setwise::logsumexp_backward", mutates_args=())
@@ -40,14 +50,17 @@ def logsumexp_backward(
     keys: Tensor,
     bias: Tensor,
     lse: Tensor,
+    peaks: Tensor,
     need_queries: bool,
     need_keys: bool,
     engine: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    needs = (need_queries, need_keys)
     with full_precision(queries):
-        return _engine(engine).logsumexp_backward(
-            grad, queries, keys, bias, lse, need_queries, need_keys
-        )
+        if engine == "triton":
+            seen = peaks if peaks.shape[1] else None
+            return _engine(engine).logsumexp_backward(grad, queries, keys, bias, lse, seen, *needs)
+        return _engine(engine).logsumexp_backward(grad, queries, keys, bias, lse, *needs)
 
 
 @torch.library.custom_op("setwise::logsumexp_double_backward", mutates_args=())
@@ -72,8 +85,14 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
 
 
 @logsumexp.register_fake
-def _(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
-    return bias.new_empty(queries.shape[:2])
+def _(
+    queries: Tensor, keys: Tensor, bias: Tensor, engine: str, skip_negligible: bool
+) -> tuple[Tensor, Tensor]:
+    (B, M, F), N = queries.shape, keys.shape[1]
+    shape = None
+    if engine == "triton" and skip_negligible:
+        shape = _engine(engine).peaks_shape(B, M, N, F)
+    return bias.new_empty(B, M), bias.new_empty(shape or (B, 0, 0))
 
 
 @argmax.register_fake
@@ -88,6 +107,7 @@ def _(
     keys: Tensor,
     bias: Tensor,
     lse: Tensor,
+    peaks: Tensor,
     need_queries: bool,
     need_keys: bool,
     engine: str,
@@ -113,7 +133,7 @@ def _(
 
 
 class LogSumExp(torch.autograd.Function):
-    """The differentiable face of `logsumexp`.
+    """The differentiable face of `logsumexp`, whose second result is for its backward pass alone.
 
     A Function rather than ``register_autograd``: only a Function with ``setup_context`` can be
     transformed by ``torch.func``.
@@ -122,17 +142,20 @@ class LogSumExp(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
-        return logsumexp(queries, keys, bias, engine)
+    def forward(
+        queries: Tensor, keys: Tensor, bias: Tensor, engine: str, skip_negligible: bool
+    ) -> tuple[Tensor, Tensor]:
+        return logsumexp(queries, keys, bias, engine, skip_negligible)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *tensors, ctx.engine = inputs
-        ctx.save_for_backward(*tensors, output)
+        *tensors, ctx.engine, _ = inputs
+        ctx.save_for_backward(*tensors, *output)
+        ctx.mark_non_differentiable(output[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        need_queries, need_keys, need_bias, _ = ctx.needs_input_grad
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        need_queries, need_keys, need_bias, *_options = ctx.needs_input_grad
         d_queries, d_keys, d_bias = LogSumExpBackward.apply(
             grad, *ctx.saved_tensors, need_queries, need_keys, ctx.engine
         )
@@ -140,6 +163,7 @@ class LogSumExp(torch.autograd.Function):
             d_queries if need_queries else None,
             d_keys if need_keys else None,
             d_bias if need_bias else None,
+            None,
             None,
         )
 
@@ -156,15 +180,18 @@ class LogSumExpBackward(torch.autograd.Function):
         keys: Tensor,
         bias: Tensor,
         lse: Tensor,
+        peaks: Tensor,
         need_queries: bool,
         need_keys: bool,
         engine: str,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return logsumexp_backward(grad, queries, keys, bias, lse, need_queries, need_keys, engine)
+        return logsumexp_backward(
+            grad, queries, keys, bias, lse, peaks, need_queries, need_keys, engine
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *tensors, ctx.need_queries, ctx.need_keys, _ = inputs
+        *tensors, _peaks, ctx.need_queries, ctx.need_keys, _engine = inputs
         ctx.save_for_backward(*tensors)
 
     @staticmethod
@@ -172,7 +199,7 @@ class LogSumExpBackward(torch.autograd.Function):
         d_grad, d_queries, d_keys, d_bias = logsumexp_double_backward(
             u if ctx.need_queries else None, v if ctx.need_keys else None, w, *ctx.saved_tensors
         )
-        return d_grad, d_queries, d_keys, d_bias, None, None, None, None
+        return d_grad, d_queries, d_keys, d_bias, None, None, None, None, None
 
 
 def fold_mapped_dimension(op: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,42 +23,44 @@ from setwise.kernels.rows import rows
 
 
 def set_cross_entropies(
-    sets: Sets, temperature: float | Tensor, impl: Impl, reduction: str
+    sets: Sets, temperature: float | Tensor, impl: Impl, reduction: str, skip_negligible: bool
 ) -> Tensor:
     """Set cross entropy, reduced over the batch."""
     shortcut = None
     if _is_one(temperature) and _is_plain_bernoulli(sets.features):
         shortcut = dispatch.bernoulli_engine(impl, sets.target, sets.logits)
     if shortcut == "triton":
-        return _fused(sets, reduction)
+        return _fused(sets, reduction, skip_negligible)
     if shortcut == "reference" and sets.output_valid is None:
         scores = dispatch.dense_bernoulli_logsumexp(sets.target, sets.logits)
         scores = _zero_unless(sets.target_valid, scores)
     else:
-        scores = _soft_scores(sets, temperature, impl)
+        scores = _soft_scores(sets, temperature, impl, skip_negligible)
     per_set = weighted(sets, scores).sum(dim=-1)
     return finish(sets, -per_set, reduction, lacks_outputs(sets))
 
 
-def _fused(sets: Sets, reduction: str) -> Tensor:
+def _fused(sets: Sets, reduction: str, skip_negligible: bool) -> Tensor:
     x, z = sets.as_given()
     weight = sets.weight if sets.target_valid is None else _target_weights(sets)
     valid = _admissible(sets.output_valid)
     # Sets that cannot be produced must be told apart before the batch is reduced.
     early = reduction if valid is None else "none"
-    loss = dispatch.bernoulli_set_cross_entropy(x, z, valid, weight, early)
+    loss = dispatch.bernoulli_set_cross_entropy(x, z, valid, weight, early, skip_negligible)
     if early != "none":
         return loss
     return finish(sets, loss, reduction, lacks_outputs(sets))
 
 
-def _soft_scores(sets: Sets, temperature: float | Tensor, impl: Impl) -> Tensor:
+def _soft_scores(
+    sets: Sets, temperature: float | Tensor, impl: Impl, skip_negligible: bool
+) -> Tensor:
     """``t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
     factors = _factors(sets)
     natural, bias = factors.natural, _barred(-factors.log_partition, sets.output_valid)
     if not _is_one(temperature):
         natural, bias = natural / temperature, bias / temperature
-    scores = dispatch.logsumexp(factors.statistic, natural, bias, impl)
+    scores = dispatch.logsumexp(factors.statistic, natural, bias, impl, skip_negligible)
     if not _is_one(temperature):
         scores = scores * temperature
     if factors.base is not None:

@@ -61,7 +61,8 @@ class SetCrossEntropyLoss(SetLoss):
     """See :func:`setwise.set_cross_entropy`.
 
     >>> SetCrossEntropyLoss(temperature=0.5)
-    SetCrossEntropyLoss(features=None, temperature=0.5, reduction='mean', impl='auto')
+    SetCrossEntropyLoss(features=None, temperature=0.5, reduction='mean', impl='auto',
+    skip_negligible=True)
     """
 
     function = staticmethod(set_cross_entropy)
@@ -73,8 +74,15 @@ class SetCrossEntropyLoss(SetLoss):
         temperature: float = 1.0,
         reduction: Reduction = "mean",
         impl: Impl = "auto",
+        skip_negligible: bool = True,
     ) -> None:
-        super().__init__(features=features, temperature=temperature, reduction=reduction, impl=impl)
+        super().__init__(
+            features=features,
+            temperature=temperature,
+            reduction=reduction,
+            impl=impl,
+            skip_negligible=skip_negligible,
+        )
 
 
 class SetAverageLoss(SetLoss):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice
+from setwise.arguments import Reduction, check_call, check_choice, check_flag
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import set_cross_entropies
@@ -22,6 +22,7 @@ def set_cross_entropy(
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
     impl: Impl = "auto",
+    skip_negligible: bool = True,
 ) -> Tensor:
     r"""Set Cross Entropy (Asai, 2018), the loss that does not care for the order of a set.
 
@@ -47,6 +48,11 @@ def set_cross_entropy(
         reduction: over the batch: ``"mean"``, ``"sum"`` or ``"none"`` (shape [*]).
         impl: the engine: ``"auto"``, ``"reference"`` (dense), ``"chunked"`` (linear memory) or
             ``"triton"`` (CUDA). ``"auto"`` takes Triton on CUDA and else what suits the size.
+        skip_negligible: whether the backward pass of large sets on the Triton engine may leave out
+            blocks of pairs whose softmax weights are all below ``2^-64 / N``. The loss is the same,
+            and gradients change by less than rounding, except that an output below that weight with
+            every target gets a gradient of exactly 0. ``False`` computes all pairs. Other engines,
+            smaller sets and elements of up to four features always do.
 
     A set without targets costs 0; one with targets and no output at all costs infinity, for
     nothing can produce them. Half-precision inputs are computed, and returned, in float32.
@@ -65,8 +71,9 @@ def set_cross_entropy(
     """
     temperature = _check_temperature(temperature)
     check_choice("impl", impl, IMPLS)
+    check_flag("skip_negligible", skip_negligible)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    return set_cross_entropies(sets, temperature, impl, reduction)
+    return set_cross_entropies(sets, temperature, impl, reduction, skip_negligible)
 
 
 def _check_temperature(temperature: float | Tensor) -> float | Tensor:

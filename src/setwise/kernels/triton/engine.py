@@ -15,6 +15,7 @@ from torch import Tensor
 
 from setwise.kernels.triton import points, products
 from setwise.kernels.triton.launch import launch
+from setwise.kernels.triton.skipping import peaks_shape, tiles_to_visit
 from setwise.kernels.triton.tiles import (
     backward_tiles,
     blocks_in,
@@ -24,8 +25,17 @@ from setwise.kernels.triton.tiles import (
 )
 
 
-def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, columns: Tensor | None = None) -> Tensor:
-    """``logsumexp_j score_ij`` in float32, shape [B, M]; ``columns`` are those of the keys."""
+def logsumexp(
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    skip_negligible: bool,
+    columns: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """``logsumexp_j score_ij`` in float32, shape [B, M]; ``columns`` are those of the keys.
+
+    Also, where it pays to skip tiles in the backward pass, the peaks that `skipping` knows them by.
+    """
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
     B, M, F = queries.shape
     N = keys.shape[1]
@@ -33,23 +43,21 @@ def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, columns: Tensor | Non
     programs = blocks_in(M, tiles.a)
     splits, per_split = split_walk(queries.device, B * programs, N, tiles.c)
     lse = torch.empty(splits, B, M, device=queries.device)
+    peaks = None
     constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
     if F <= points.MAX_FEATURES:
         kernel, keys = points.logsumexp, _columns(keys) if columns is None else columns
+        tensors: tuple[Tensor, ...] = (queries, keys, bias, lse)
         numbers: tuple[int, ...] = (M, N, keys.shape[2], per_split, B)
     else:
+        shape = peaks_shape(B, M, N, F) if skip_negligible else None
+        peaks = None if shape is None else torch.empty(shape, device=queries.device)
         kernel, numbers = products.logsumexp, (M, N, per_split, B)
-        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision()}
-    launch(
-        kernel,
-        (programs * B, splits, 1),
-        (queries, keys, bias, lse),
-        numbers,
-        constants,
-        tiles.warps,
-        tiles.stages,
-    )
-    return lse[0] if splits == 1 else torch.logsumexp(lse, dim=0)
+        tensors = (queries, keys, bias, lse, lse if peaks is None else peaks)
+        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision(), "RECORDED": peaks is not None}
+    grid = (programs * B, splits, 1)
+    launch(kernel, grid, tensors, numbers, constants, tiles.warps, tiles.stages)
+    return lse[0] if splits == 1 else torch.logsumexp(lse, dim=0), peaks
 
 
 def logsumexp_backward(
@@ -58,6 +66,7 @@ def logsumexp_backward(
     keys: Tensor,
     bias: Tensor,
     lse: Tensor,
+    peaks: Tensor | None,
     need_queries: bool,
     need_keys: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -65,10 +74,10 @@ def logsumexp_backward(
     grad, queries, keys, bias = (t.contiguous() for t in (grad, queries, keys, bias))
     per_query = (grad, grad.shape[1], 1, 1.0)
     # The gradient of the bias comes from the same walk as that of the keys, and is always wanted.
-    d_keys, d_bias = gradients(keys, queries, bias, lse, per_query, owns_keys=True)
+    d_keys, d_bias = gradients(keys, queries, bias, lse, per_query, owns_keys=True, peaks=peaks)
     d_queries = queries[:, :0].clone()
     if need_queries:
-        d_queries, _ = gradients(queries, keys, lse, bias, per_query, owns_keys=False)
+        d_queries, _ = gradients(queries, keys, lse, bias, per_query, owns_keys=False, peaks=peaks)
     return d_queries, d_keys if need_keys else keys[:, :0].clone(), d_bias
 
 
@@ -94,11 +103,11 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
 
 
 def bernoulli_logsumexp(
-    target: Tensor, logits: Tensor, valid: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """``bias_j = -sum softplus(logits_j)``, -inf where not valid, and the logsumexp with it.
+    target: Tensor, logits: Tensor, valid: Tensor | None, skip_negligible: bool
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """``bias_j = -sum softplus(logits_j)``, -inf where not valid; logsumexp with it, and its peaks.
 
-    Above the precision of tf32 both are relative to a third result, a number [B, 1] for each set,
+    Above the precision of tf32 all are relative to a last result, a number [B, 1] for each set,
     else None. The bias of many features is large, the differences between outputs are not; at the
     size of the bias, forward and backward would round the same score to different neighbours.
     """
@@ -114,7 +123,7 @@ def bernoulli_logsumexp(
         grid, numbers = (blocks_in(N, 512) * B, 1, 1), (N, columns.shape[2])
         tensors = (logits, mask, bias, columns)
         launch(points.prepare, grid, tensors, numbers, constants | {"BLOCK": 512}, 4, 1)
-        return bias, logsumexp(target, logits, bias, columns), None
+        return bias, *logsumexp(target, logits, bias, skip_negligible, columns), None
     # Few steps, for each rounds at the size of the total.
     block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
@@ -122,11 +131,11 @@ def bernoulli_logsumexp(
     grid = (blocks_in(B * N, block_a), 1, 1)
     launch(products.bernoulli_bias, grid, (logits, mask, bias), (B * N,), constants, 4, 1)
     if not centred:
-        return bias, logsumexp(target, logits, bias), None
+        return bias, *logsumexp(target, logits, bias, skip_negligible), None
     finite = torch.finfo(torch.float32).min  # where no output is valid
     centre = bias.amax(dim=1, keepdim=True).clamp_(min=finite)
     bias = (bias - centre).float()
-    return bias, logsumexp(target, logits, bias), centre.float()
+    return bias, *logsumexp(target, logits, bias, skip_negligible), centre.float()
 
 
 def gradients(
@@ -139,15 +148,18 @@ def gradients(
     owns_keys: bool,
     sigmoid: bool = False,
     weight: Tensor | None = None,
+    peaks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the owners, and of the bias if they are keys; see `products.gradients`.
 
-    ``incoming`` is the gradient of query i of set b as (SCALE, scale_set, scale_row, factor).
+    ``incoming`` is the gradient of query i of set b as (SCALE, scale_set, scale_row, factor). With
+    the ``peaks`` of the forward pass, tiles that cannot matter are skipped if the walk is whole.
     """
     B, n_a, F = owners.shape
     n_c = others.shape[1]
     scale, *strides, factor = incoming
-    tiles = backward_tiles(n_a, n_c, F, owners.dtype, precision())
+    half = sigmoid and precision() == "tf32"
+    tiles = backward_tiles(n_a, n_c, F, owners.dtype, precision(), half)
     programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
     # The share of the sigmoid is added once, at the end of a walk, which must then be whole.
     splits, per_split = (
@@ -171,19 +183,24 @@ def gradients(
         numbers = (n_a, n_c, others.shape[2], per_split, B, *strides, factor)
         constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
     else:
-        second, others_t = _second_operand(others, probabilities=sigmoid)
+        second, others_t = _second_operand(others, half)
         scaled = others_t.dtype == torch.float16
         largest = scale
         if scaled and owns_keys:
             largest = scale if scale.numel() == 1 else scale.abs().amax()
             largest = largest if weight is None else largest * weight.amax()
+        visits = None
+        if peaks is not None and splits == 1:
+            lse, N = (other_term, n_a) if owns_keys else (owner_term, n_c)
+            visits = tiles_to_visit(peaks, lse, N, F, tiles, owns_keys)
         kernel = products.gradients
-        tensors = (owners, others, others_t, *terms, largest, *results)
+        tensors = (owners, others, others_t, *terms, largest, *(visits or (scale, scale)), *results)
         numbers = (n_a, n_c, per_split, B, *strides, factor)
         constants |= {
             "SECOND": second,
             "SCALED": scaled,
             "WHOLE": splits == 1,
+            "LISTED": visits is not None,
             "F": F,
             "BLOCK_A": tiles.a,
             "BLOCK_C": tiles.c,
@@ -222,10 +239,13 @@ def _columns(elements: Tensor) -> Tensor:
     return columns
 
 
-def _second_operand(others: Tensor, probabilities: bool) -> tuple[str, Tensor]:
-    """How `products.gradients` gets the operand of its second product; see there."""
+def _second_operand(others: Tensor, half: bool) -> tuple[str, Tensor]:
+    """How `products.gradients` gets the operand of its second product; see there.
+
+    ``half`` allows a copy in float16: the others are probabilities, and precision is that of tf32.
+    """
     if others.dtype != torch.float32 or others.shape[1] < 64 or precision() == "ieee":
         return "same", others
-    if probabilities and precision() == "tf32":
+    if half:
         return "half", others.half()
     return "transposed", others.mT.contiguous()

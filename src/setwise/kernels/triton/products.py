@@ -13,6 +13,9 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 # Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
 HALF_RANGE = tl.constexpr(2.0**15)
+# Queries that share a peak; they divide the 64 or 128 of a tile. Fewer than those, for what the
+# backward pass can leave out is what none of so many queries needs.
+PEAK_QUERIES = tl.constexpr(32)
 
 
 @triton.jit
@@ -66,11 +69,14 @@ def _scores(
 
 @triton.jit
 def logsumexp(
-    Q, K, BIAS, LSE, M, N, keys_per_split, batch,
+    Q, K, BIAS, LSE, PEAKS, M, N, keys_per_split, batch,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, RECORDED: tl.constexpr,
 ):  # fmt: skip
-    """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split."""
+    """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
+
+    With RECORDED, PEAKS [b, PEAK_QUERIES of i, BLOCK_C of j] gets the largest score of so many.
+    """
     blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
@@ -78,6 +84,11 @@ def logsumexp(
     q = _tile(Q, i, tl.arange(0, BLOCK_F), i < M, F, F % BLOCK_F == 0)
     top = tl.full([BLOCK_A], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_A], tl.float32)
+    if RECORDED:
+        GROUPS: tl.constexpr = BLOCK_A // PEAK_QUERIES
+        group = tl.program_id(0) % blocks * GROUPS + tl.arange(0, GROUPS)
+        groups, steps = tl.cdiv(M, PEAK_QUERIES), tl.cdiv(N, BLOCK_C)
+        PEAKS += (b * groups + group) * steps
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
     for j0 in range(start, end, BLOCK_C):
@@ -88,7 +99,11 @@ def logsumexp(
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
         )  # fmt: skip
         s += bias[None, :]
-        new_top = tl.maximum(top, tl.max(s, 1))
+        row_top = tl.max(s, 1)
+        if RECORDED:
+            peaks = tl.where(i < M, row_top, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
+            tl.store(PEAKS + j0 // BLOCK_C, tl.max(peaks, 1), mask=group < groups)
+        new_top = tl.maximum(top, row_top)
         anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
         total *= tl.exp2((top - anchor) * LOG2_E)
         total += tl.sum(tl.exp2((s - anchor[:, None]) * LOG2_E), 1)
@@ -110,10 +125,10 @@ def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def gradients(
-    A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, DA, DBIAS, n_a, n_c, others_per_split, batch,
-    scale_set, scale_row, factor,
+    A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
+    n_a, n_c, others_per_split, batch, scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, WEIGHTED: tl.constexpr, SECOND: tl.constexpr,
-    SCALED: tl.constexpr, WHOLE: tl.constexpr,
+    SCALED: tl.constexpr, WHOLE: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -138,6 +153,10 @@ def gradients(
     mantissa of tf32 at twice its speed. That needs a C in [0, 1], as the target of a Bernoulli is.
     With SCALED, weights in float16 are brought into its range by the largest |g|, which is
     ``|factor LARGEST|`` (g is applied last where the owners are queries).
+
+    With LISTED only the tiles of others in LIST [b, block of owners, :COUNT] are walked over, which
+    needs a walk that is WHOLE. A branch around the tiles left out would be slower than computing
+    them: it would keep the steps of the loop from overlapping.
     """
     blocks, chunks = tl.cdiv(n_a, BLOCK_A), tl.cdiv(F, BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -162,7 +181,19 @@ def gradients(
     weight = tl.zeros([BLOCK_A], tl.float32)
     start = split * others_per_split
     end = tl.minimum(start + others_per_split, n_c)
-    for c0 in range(start, end, BLOCK_C):
+    if LISTED:
+        LIST += tl.program_id(0).to(tl.int64) * tl.cdiv(n_c, BLOCK_C)
+        first, last = 0, tl.load(COUNT + tl.program_id(0))
+        upcoming = tl.load(LIST, mask=last > 0, other=0)
+    else:
+        first, last = start, end
+    for step in range(first, last, 1 if LISTED else BLOCK_C):
+        if LISTED:
+            c0 = upcoming * BLOCK_C
+            # A step ahead: an address that is itself loaded would take a stage of the pipeline.
+            upcoming = tl.load(LIST + step + 1, mask=step + 1 < last, other=0)
+        else:
+            c0 = step
         c = c0 + tl.arange(0, BLOCK_C)
         c_ok = c < end
         gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf"))

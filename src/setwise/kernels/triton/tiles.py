@@ -30,18 +30,34 @@ def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     """For the walk of M queries over N keys."""
     if F <= points.MAX_FEATURES:
         return Tiles(a=8, c=_fit(N, 256), f=F, d=F, warps=2, stages=2)
-    wide = dtype == torch.float32
-    if F > 64 and min(M, N) >= 256:
-        return Tiles(a=128, c=256, f=32 if wide else 64, d=0, warps=8, stages=3)
-    a, c = _fit(M, 64), _fit(N, 128)
+    a, c = product_blocks(M, N, F)
+    if a == 128:
+        wide = dtype == torch.float32
+        return Tiles(a=a, c=c, f=32 if wide else 64, d=0, warps=8, stages=3)
     return Tiles(
         a=a, c=c, f=min(_fit(F, 64), 64 if F <= 64 else 32), d=0, warps=_warps(a * c), stages=3
     )
 
 
+def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
+    """Queries and keys of a tile in that walk, for more than MAX_FEATURES features.
+
+    Not cached: where ``torch.compile`` works out shapes, the sizes may be symbols.
+    """
+    if F > 64 and min(M, N) >= 256:
+        return 128, 256
+    return _fit(M, 64), _fit(N, 128)
+
+
 @lru_cache(maxsize=1024)
-def backward_tiles(n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: str) -> Tiles:
-    """For the walk of n_a owners over n_c others; all features of an owner stay in registers."""
+def backward_tiles(
+    n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: str, half: bool
+) -> Tiles:
+    """For the walk of n_a owners over n_c others; all features of an owner stay in registers.
+
+    ``half`` says that float32 others come as a copy in float16 as well; see `products.gradients`.
+    Else the copy is of 32 bits, and as many owners would not fit the shared memory.
+    """
     if F <= points.MAX_FEATURES:
         return Tiles(a=16, c=_fit(n_c, 128), f=F, d=F, warps=4, stages=2)
     d = _fit(F, 256)
@@ -49,7 +65,8 @@ def backward_tiles(n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: st
         if dtype != torch.float32:
             return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3)
         if precision == "tf32":
-            return Tiles(a=128, c=32, f=256, d=256, warps=8, stages=2)
+            a = 128 if half else 64
+            return Tiles(a=a, c=32, f=256, d=256, warps=a // 16, stages=2)
     if d <= 64:
         a, c = _fit(n_a, 128), _fit(n_c, 64)
         return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
@@ -77,7 +94,7 @@ def power_of_2(size: int) -> int:
 
 def _fit(size: int, most: int) -> int:
     """The smallest block that a matrix product allows and that holds ``size``, up to ``most``."""
-    return min(max(16, power_of_2(size)), most)
+    return most if size > most // 2 else max(16, power_of_2(size))
 
 
 def _warps(scores: int) -> int:
