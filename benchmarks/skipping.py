@@ -28,11 +28,17 @@ from setwise.bench.losses import SHAPES, peak_mb
 from setwise.files import write_text
 from setwise.kernels.triton import engine
 from setwise.kernels.triton.skipping import tiles_to_visit
-from setwise.kernels.triton.tiles import Tiles
+from setwise.kernels.triton.tiles import Tiles, blocks_in
 
 RECORD = Path(__file__).parent / "records" / "skipping-h200.json"
 PRECISIONS = {"tf32": torch.float32, "bf16": torch.bfloat16}
-DATA = ("random", "confident, same order", "confident, random order")
+SAME, UNMATCHED, SHUFFLED = (
+    "confident, same order",
+    "confident, 1 of 32 targets unmatched",
+    "confident, random order",
+)
+DATA = ("random", SAME, UNMATCHED, SHUFFLED)
+HOW = "Times are medians of repeated steps, by CUDA events, each after the cache was emptied."
 # How sure a confident output is of each feature, beside noise of size 1.
 CONFIDENCE = 8.0
 
@@ -44,11 +50,26 @@ def draw(
     generator = torch.Generator(device).manual_seed(0)
     target = torch.randint(0, 2, shape, generator=generator, device=device).float()
     logits = torch.randn(shape, generator=generator, device=device)
+    meant = target.clone()
+    if kind == UNMATCHED:
+        meant[:, ::32] = meant[:, 1::32]  # what the next output says as well
     if kind != "random":
-        logits += CONFIDENCE * (2 * target - 1)
-    if kind == "confident, random order":
+        logits += CONFIDENCE * (2 * meant - 1)
+    if kind == SHUFFLED:
         logits = logits[:, torch.randperm(shape[1], generator=generator, device=device)]
     return logits.to(dtype), target.to(dtype)
+
+
+def records(
+    shape: tuple[int, int, int], device: str, commit: str | None
+) -> Iterator[dict[str, Any]]:
+    """The record so far, after each measurement."""
+    header = environment.describe(torch.device(device), commit)
+    header |= {"date": datetime.now(UTC).date().isoformat(), "shape": shape, "how": HOW}
+    rows = []
+    for row in measure(shape, device):
+        rows.append(row)
+        yield {"header": header, "rows": rows}
 
 
 def measure(shape: tuple[int, int, int], device: str) -> Iterator[dict[str, Any]]:
@@ -84,17 +105,16 @@ def measure_one(
 
 
 def visited(step: Callable[[], object]) -> dict[str, float]:
-    """The share of its tiles that a walk visits, by what it gives a gradient to; all if not here.
-
-    A walk that is split has no list.
-    """
+    """The share of its tiles that a walk visits, by what it gives a gradient to."""
     shares = {}
 
     def watched(
-        peaks: Tensor, lse: Tensor, N: int, F: int, tiles: Tiles, owns_keys: bool
+        kept: Tensor, M: int, N: int, F: int, tiles: Tiles, owns_keys: bool, per_split: int
     ) -> tuple[Tensor, Tensor]:
-        listed, count = tiles_to_visit(peaks, lse, N, F, tiles, owns_keys)
-        shares["logits" if owns_keys else "target"] = count.sum().item() / listed.numel()
+        listed, count = tiles_to_visit(kept, M, N, F, tiles, owns_keys, per_split)
+        owners, others = (N, M) if owns_keys else (M, N)
+        everything = len(kept) * blocks_in(owners, tiles.a) * blocks_in(others, tiles.c)
+        shares["logits" if owns_keys else "target"] = count.sum().item() / everything
         return listed, count
 
     with patch.object(engine, "tiles_to_visit", watched):
@@ -111,13 +131,9 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: only the Triton engine skips tiles")
     torch.set_float32_matmul_precision("medium")
-    header = environment.describe(torch.device("cuda"), options.commit)
-    header |= {"date": datetime.now(UTC).date().isoformat(), "shape": SHAPES["wide"]}
-    rows = []
-    for row in measure(SHAPES["wide"], "cuda"):
-        rows.append(row)
-        print(row)
-        write_text(options.output, json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
+    for record in records(SHAPES["wide"], "cuda", options.commit):
+        print(record["rows"][-1])
+        write_text(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

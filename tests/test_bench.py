@@ -180,8 +180,8 @@ def test_another_profile_is_noticed(tmp_path: Path) -> None:
     changes += [
         ("designs", i, what)
         for i, row in enumerate(profile["designs"])
-        for what in ("dropped_time", "kept_time")
-        if row[what] is not None
+        for what in ("dropped_time", "kept_time", "commit")
+        if row.get(what) is not None
     ]
     for part, at, what in changes:
         other = copy.deepcopy(profile)
@@ -202,7 +202,7 @@ def test_another_record_of_skipping_is_noticed(tmp_path: Path) -> None:
         for walk in row["visited"]:
             others.append(copy.deepcopy(record))
             others[-1]["rows"][at]["visited"][walk] /= 2
-    for what in ("hardware", "torch", "date", "commit", "remark"):
+    for what in ("hardware", "torch", "date", "commit", "how"):
         others.append(copy.deepcopy(record))
         others[-1]["header"][what] = "another"
     for other in others:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def operands(B: int, M: int, N: int, F: int, masked: bool = False) -> list[Tenso
 
 def value_and_gradients(impl: Any, *leaves: Tensor) -> list[Tensor]:
     leaves = tuple(t.detach().requires_grad_() for t in leaves)
-    value = dispatch.logsumexp(*leaves, impl)
+    value = dispatch.logsumexp(*leaves, impl, skip_negligible=True)
     grad = torch.linspace(-1, 2, value.numel(), dtype=value.dtype).reshape(value.shape)
     return [value.detach(), *torch.autograd.grad(value, leaves, grad)]
 
@@ -128,13 +129,26 @@ def test_engine_in_every_precision(
     compare(value_and_gradients, operands(*shape, masked=True), extra)
 
 
-@pytest.mark.parametrize(("half", "owners"), [(True, 128), (False, 64)])
-def test_tiles_of_256_features_fit_the_device(half: bool, owners: int) -> None:
-    """Owners, and for each stage the others and their copy, in the shared memory of an H200."""
-    walk = tiles.backward_tiles(32768, 32768, 256, torch.float32, "tf32", half)
-    assert (walk.a, walk.c) == (owners, 32)
-    step = walk.c * (4 * walk.f + (2 if half else 4) * walk.d)
-    assert 4 * walk.a * walk.f + walk.stages * step <= 232448
+@pytest.mark.parametrize(
+    ("dtype", "half", "others", "copy"),
+    [
+        (torch.float32, True, 32, 2),
+        (torch.float32, False, 16, 4),
+        (torch.bfloat16, False, 64, 0),  # which needs none
+    ],
+)
+def test_tiles_of_256_features_fit_the_device(
+    dtype: torch.dtype, half: bool, others: int, copy: int
+) -> None:
+    """Owners, for each stage the others and their copy, and 1 KiB, in the memory of an H200."""
+    chosen = partial(tiles.backward_tiles, 32768, 32768, 256, dtype, "tf32", half)
+    walk = chosen(232448)
+    assert (walk.a, walk.c) == (128, others)
+    step = walk.c * (dtype.itemsize * walk.f + copy * walk.d)
+    needed = dtype.itemsize * walk.a * walk.f + walk.stages * step + 1024
+    assert chosen(needed) == walk
+    # A device with less has the tiles of other numbers of features, less of which stay at hand.
+    assert chosen(needed - 1).f == 32
 
 
 @pytest.mark.parametrize("F", [3, 6])

@@ -243,8 +243,9 @@ def designs(profile: Record) -> str:
     for row in profile["designs"]:
         times = [row["dropped_time"], row["kept_time"]]
         dropped, kept = ("" if t is None else f"{_as_noted(t)} {row['unit']}" for t in times)
-        lines.append([row["where"], row["dropped"], dropped, row["kept"], kept])
-    titles = ["where", "dropped", "time", "kept", "time"]
+        commit = row.get("commit", profile["header"]["commit"])
+        lines.append([row["where"], row["dropped"], dropped, row["kept"], kept, commit])
+    titles = ["where", "dropped", "time", "kept", "time", "commit"]
     return "\n".join([*_markdown(titles, lines), "", _made(profile)])
 
 
@@ -254,14 +255,14 @@ def skipping(record: Record) -> str:
     lines = []
     for row in rows:
         walks = ("logits", "target") if row["gradients"] == "both" else ("logits",)
-        # A walk without a list visits every tile.
-        shares = ", ".join(_share(row["visited"].get(walk, 1.0)) for walk in walks)
+        shares = ", ".join(_share(row["visited"][walk]) for walk in walks)
         times = [_number(row[kind]) for kind in ("off_ms", "on_ms")]
         ratio = f"{row['off_ms'] / row['on_ms']:.2f}x"
         lines.append([row["data"], row["precision"], ", ".join(walks), *times, ratio, shares])
     titles = ["outputs", "precision", "gradients to", "every tile, ms", "skipping, ms", "faster"]
     memory = max(row["peak_on_mb"] - row["peak_off_mb"] for row in rows)
     same = sum(row["equal"] for row in rows)
+    in_vain = [row["on_ms"] / row["off_ms"] for row in rows if row["data"] == "random"]
     shape = ", ".join(map(str, header["shape"]))
     return "\n".join(
         [
@@ -270,12 +271,14 @@ def skipping(record: Record) -> str:
             *_markdown([*titles, "tiles visited"], lines),
             "",
             _wrapped(
-                f"In {same} of {len(rows)} rows, skipping leaves every bit of the gradients as it "
-                f"is. Peak memory grows by {_number(memory)} MB at most."
+                f"Of random outputs nothing can be left out; to find that out makes a step take "
+                f"{min(in_vain):.2f} to {max(in_vain):.2f} times as long. In {same} of {len(rows)} "
+                f"rows, skipping leaves every bit of the gradients as it is. Peak memory grows by "
+                f"{_number(memory)} MB at most."
             ),
             _wrapped(
                 f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, "
-                f"commit {str(header['commit'])[:12]}. {header.get('remark', '')}".strip()
+                f"commit {str(header['commit'])[:12]}. {header['how']}"
             ),
         ]
     )

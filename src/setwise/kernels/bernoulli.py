@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from setwise.kernels.operators import LogSumExp
+from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.triton import engine, small
 from setwise.kernels.triton.launch import launch
@@ -27,8 +27,8 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
     """``-sum_i w_i logsumexp_j(target_i . logits_j - sum softplus(logits_j))`` [B], reduced.
 
     ``valid`` [B, N] tells which outputs may be chosen and ``weight`` [B, M] holds the ``w_i``;
-    either may be None. ``gradient`` announces that the one to the logits will be wanted;
-    ``skip_negligible`` allows it to leave out tiles (see `triton.skipping`).
+    either may be None. ``tracked`` says whether autograd is on, which cannot be told from inside;
+    ``skip_negligible`` allows the backward pass to leave out tiles (see `triton.skipping`).
     """
 
     @staticmethod
@@ -39,14 +39,19 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         valid: Tensor | None,
         weight: Tensor | None,
         reduction: str,
-        gradient: bool,
+        tracked: bool,
         skip_negligible: bool,
     ) -> Tensor:
         ctx.reduction, ctx.skip_negligible = reduction, skip_negligible
+        need_target, need_logits, _, need_weight = (
+            tracked and need for need in ctx.needs_input_grad[:4]
+        )
         if max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS:
-            return _small_forward(ctx, target, logits, valid, weight, gradient)
-        recorded = skip_negligible and (gradient or ctx.needs_input_grad[0])
-        bias, lse, peaks, centre = engine.bernoulli_logsumexp(target, logits, valid, recorded)
+            needs = need_target, need_logits
+            return _small_forward(ctx, target, logits, valid, weight, *needs)
+        # A gradient to the weight takes the general way, with a record of its own.
+        record = skip_negligible and (need_target or need_logits) and not need_weight
+        bias, lse, peaks, centre = engine.bernoulli_logsumexp(target, logits, valid, record)
         # Weights depend on differences of these alone, which a common centre leaves as they are.
         ctx.save_for_backward(target, logits, valid, weight, bias, lse, peaks, None)
         rows = lse if centre is None else lse + centre
@@ -104,20 +109,20 @@ def _small_forward(
     logits: Tensor,
     valid: Tensor | None,
     weight: Tensor | None,
-    gradient: bool,
+    need_target: bool,
+    need_logits: bool,
 ) -> Tensor:
     """The loss and, if it will be wanted, its gradient to the logits in one launch."""
     (B, M, width), N = target.shape, logits.shape[1]
-    need_target = ctx.needs_input_grad[0]
     per_set = torch.empty(B, device=logits.device)
     d_logits = bias = lse = per_set  # what is not wanted is not written
-    if gradient:
+    if need_logits:
         d_logits = torch.empty(B, N, width, device=logits.device)
     if need_target:
         bias = torch.empty(B, N, device=logits.device)
         lse = torch.empty(B, M, device=logits.device)
     constants, warps = _small_options(
-        M, N, width, valid is not None, weight is not None, need_target, gradient,
+        M, N, width, valid is not None, weight is not None, need_target, need_logits,
         engine.precision(),
     )  # fmt: skip
     tensors = (
@@ -133,7 +138,7 @@ def _small_forward(
     numbers = (M, N, _factor(ctx.reduction, B))
     launch(small.set_cross_entropy, (B, 1, 1), tensors, numbers, constants, warps, 2)
     terms = (bias, lse) if need_target else (None, None)
-    ready = d_logits if gradient else None
+    ready = d_logits if need_logits else None
     ctx.save_for_backward(target, logits, valid, weight, *terms, None, ready)
     return _reduced(per_set, ctx.reduction)
 
@@ -174,7 +179,7 @@ def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, z = target.float(), logits.float()
         bias = bernoulli_bias(z)
         bias = bias if valid is None else bias.masked_fill(~valid, -math.inf)
-        lse, _ = LogSumExp.apply(x, z, bias, "triton", ctx.skip_negligible)
+        lse = differentiable_logsumexp(x, z, bias, "triton", ctx.skip_negligible)
         per_set = -(lse if weight is None else lse * weight).sum(dim=-1)
         value = _reduced(per_set, ctx.reduction)
         grads = list(torch.autograd.grad(value, wanted, grad, create_graph=twice))

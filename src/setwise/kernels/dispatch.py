@@ -50,7 +50,7 @@ def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
 
 
 def logsumexp(
-    queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl, skip_negligible: bool = True
+    queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl, skip_negligible: bool
 ) -> Tensor:
     """``logsumexp_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M].
 
@@ -60,8 +60,7 @@ def logsumexp(
     with full_precision(queries):
         if engine == "reference":
             return reference.logsumexp(queries, keys, bias)
-        lse, _ = operators.LogSumExp.apply(queries, keys, bias, engine, skip_negligible)
-        return lse
+        return operators.differentiable_logsumexp(queries, keys, bias, engine, skip_negligible)
 
 
 def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | None:
@@ -96,9 +95,8 @@ def bernoulli_set_cross_entropy(
     target, logits = target.contiguous(), logits.contiguous()
     valid = None if valid is None else valid.contiguous()
     weight = None if weight is None else weight.contiguous()
-    gradient = logits.requires_grad and torch.is_grad_enabled()
     return BernoulliSetCrossEntropy.apply(
-        target, logits, valid, weight, reduction, gradient, skip_negligible
+        target, logits, valid, weight, reduction, torch.is_grad_enabled(), skip_negligible
     )
 
 

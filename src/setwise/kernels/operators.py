@@ -28,19 +28,20 @@ def _engine(name: str) -> Any:
 
 @torch.library.custom_op("setwise::logsumexp", mutates_args=())
 def logsumexp(
-    queries: Tensor, keys: Tensor, bias: Tensor, engine: str, skip_negligible: bool
+    queries: Tensor, keys: Tensor, bias: Tensor, engine: str, record: bool
 ) -> tuple[Tensor, Tensor]:
     """``logsumexp_j(queries_i . keys_j + bias_j)``: [B, M, F], [B, N, F], [B, N] -> [B, M].
 
-    Also the peaks by which `logsumexp_backward` knows tiles that it may skip; empty if none.
+    To ``record`` also gives the peaks by which `logsumexp_backward` knows tiles that it may skip;
+    they are empty if not asked for, or where it does not pay.
     """
     peaks = None
     with full_precision(queries):
         if engine == "triton":
-            lse, peaks = _engine(engine).logsumexp(queries, keys, bias, skip_negligible)
+            lse, peaks = _engine(engine).logsumexp(queries, keys, bias, record)
         else:
             lse = _engine(engine).logsumexp(queries, keys, bias)
-    return lse, bias.new_empty(len(bias), 0, 0) if peaks is None else peaks
+    return lse, bias.new_empty(len(bias), 0, 0, 0) if peaks is None else peaks
 
 
 @torch.library.custom_op("setwise::logsumexp_backward", mutates_args=())
@@ -86,13 +87,13 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor, engine: str) -> Tensor:
 
 @logsumexp.register_fake
 def _(
-    queries: Tensor, keys: Tensor, bias: Tensor, engine: str, skip_negligible: bool
+    queries: Tensor, keys: Tensor, bias: Tensor, engine: str, record: bool
 ) -> tuple[Tensor, Tensor]:
     (B, M, F), N = queries.shape, keys.shape[1]
     shape = None
-    if engine == "triton" and skip_negligible:
+    if engine == "triton" and record:
         shape = _engine(engine).peaks_shape(B, M, N, F)
-    return bias.new_empty(B, M), bias.new_empty(shape or (B, 0, 0))
+    return bias.new_empty(B, M), bias.new_empty(shape or (B, 0, 0, 0))
 
 
 @argmax.register_fake
@@ -132,6 +133,19 @@ def _(
     return a, b, c, d
 
 
+def differentiable_logsumexp(
+    queries: Tensor, keys: Tensor, bias: Tensor, engine: str, skip_negligible: bool
+) -> Tensor:
+    """`logsumexp` with its derivatives; without a backward pass to come nothing is recorded."""
+    tensors = queries, keys, bias
+    # A mapped tensor does not tell whether it wants a gradient.
+    mapped = torch._C._functorch.is_batchedtensor
+    wanted = any(t.requires_grad for t in tensors) or any(mapped(t) for t in tensors)
+    record = skip_negligible and torch.is_grad_enabled() and wanted
+    lse, _ = LogSumExp.apply(queries, keys, bias, engine, record)
+    return lse
+
+
 class LogSumExp(torch.autograd.Function):
     """The differentiable face of `logsumexp`, whose second result is for its backward pass alone.
 
@@ -143,18 +157,21 @@ class LogSumExp(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        queries: Tensor, keys: Tensor, bias: Tensor, engine: str, skip_negligible: bool
+        queries: Tensor, keys: Tensor, bias: Tensor, engine: str, record: bool
     ) -> tuple[Tensor, Tensor]:
-        return logsumexp(queries, keys, bias, engine, skip_negligible)
+        return logsumexp(queries, keys, bias, engine, record)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         *tensors, ctx.engine, _ = inputs
         ctx.save_for_backward(*tensors, *output)
         ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # of the peaks it would be a tensor of zeros
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 5
         need_queries, need_keys, need_bias, *_options = ctx.needs_input_grad
         d_queries, d_keys, d_bias = LogSumExpBackward.apply(
             grad, *ctx.saved_tensors, need_queries, need_keys, ctx.engine

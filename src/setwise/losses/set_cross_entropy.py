@@ -49,10 +49,12 @@ def set_cross_entropy(
         impl: the engine: ``"auto"``, ``"reference"`` (dense), ``"chunked"`` (linear memory) or
             ``"triton"`` (CUDA). ``"auto"`` takes Triton on CUDA and else what suits the size.
         skip_negligible: whether the backward pass of large sets on the Triton engine may leave out
-            blocks of pairs whose softmax weights are all below ``2^-64 / N``. The loss is the same,
-            and gradients change by less than rounding, except that an output below that weight with
-            every target gets a gradient of exactly 0. ``False`` computes all pairs. Other engines,
-            smaller sets and elements of up to four features always do.
+            blocks of pairs whose softmax weights are all below ``2^-40 / N``. The loss is the same.
+            A weight below that may count as 0, depending on its neighbours in the block, so the
+            gradient to an output changes by at most ``sum_i |g_i| 2^-40 / N`` times the size of a
+            feature, where ``g_i`` is the incoming gradient of target i; that of an output with no
+            larger weight may become exactly 0. ``False`` computes all pairs. Other engines, smaller
+            sets and elements of up to four features always do.
 
     A set without targets costs 0; one with targets and no output at all costs infinity, for
     nothing can produce them. Half-precision inputs are computed, and returned, in float32.

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from setwise.kernels.triton import points, products
 from setwise.kernels.triton.launch import launch
-from setwise.kernels.triton.skipping import peaks_shape, tiles_to_visit
+from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
 from setwise.kernels.triton.tiles import (
     backward_tiles,
     blocks_in,
     forward_tiles,
     power_of_2,
+    shared_memory,
     split_walk,
 )
 
@@ -29,12 +30,13 @@ def logsumexp(
     queries: Tensor,
     keys: Tensor,
     bias: Tensor,
-    skip_negligible: bool,
+    record: bool,
     columns: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """``logsumexp_j score_ij`` in float32, shape [B, M]; ``columns`` are those of the keys.
 
-    Also, where it pays to skip tiles in the backward pass, the peaks that `skipping` knows them by.
+    To ``record`` also gives, where it pays to skip tiles in the backward pass, the peaks that
+    `skipping` knows them by.
     """
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
     B, M, F = queries.shape
@@ -50,7 +52,7 @@ def logsumexp(
         tensors: tuple[Tensor, ...] = (queries, keys, bias, lse)
         numbers: tuple[int, ...] = (M, N, keys.shape[2], per_split, B)
     else:
-        shape = peaks_shape(B, M, N, F) if skip_negligible else None
+        shape = peaks_shape(B, M, N, F) if record else None
         peaks = None if shape is None else torch.empty(shape, device=queries.device)
         kernel, numbers = products.logsumexp, (M, N, per_split, B)
         tensors = (queries, keys, bias, lse, lse if peaks is None else peaks)
@@ -103,7 +105,7 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
 
 
 def bernoulli_logsumexp(
-    target: Tensor, logits: Tensor, valid: Tensor | None, skip_negligible: bool
+    target: Tensor, logits: Tensor, valid: Tensor | None, record: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """``bias_j = -sum softplus(logits_j)``, -inf where not valid; logsumexp with it, and its peaks.
 
@@ -123,7 +125,7 @@ def bernoulli_logsumexp(
         grid, numbers = (blocks_in(N, 512) * B, 1, 1), (N, columns.shape[2])
         tensors = (logits, mask, bias, columns)
         launch(points.prepare, grid, tensors, numbers, constants | {"BLOCK": 512}, 4, 1)
-        return bias, *logsumexp(target, logits, bias, skip_negligible, columns), None
+        return bias, *logsumexp(target, logits, bias, record, columns), None
     # Few steps, for each rounds at the size of the total.
     block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
@@ -131,11 +133,11 @@ def bernoulli_logsumexp(
     grid = (blocks_in(B * N, block_a), 1, 1)
     launch(products.bernoulli_bias, grid, (logits, mask, bias), (B * N,), constants, 4, 1)
     if not centred:
-        return bias, *logsumexp(target, logits, bias, skip_negligible), None
+        return bias, *logsumexp(target, logits, bias, record), None
     finite = torch.finfo(torch.float32).min  # where no output is valid
     centre = bias.amax(dim=1, keepdim=True).clamp_(min=finite)
     bias = (bias - centre).float()
-    return bias, *logsumexp(target, logits, bias, skip_negligible), centre.float()
+    return bias, *logsumexp(target, logits, bias, record), centre.float()
 
 
 def gradients(
@@ -153,13 +155,14 @@ def gradients(
     """Gradient of the owners, and of the bias if they are keys; see `products.gradients`.
 
     ``incoming`` is the gradient of query i of set b as (SCALE, scale_set, scale_row, factor). With
-    the ``peaks`` of the forward pass, tiles that cannot matter are skipped if the walk is whole.
+    the ``peaks`` of the forward pass, tiles that cannot matter are skipped.
     """
     B, n_a, F = owners.shape
     n_c = others.shape[1]
     scale, *strides, factor = incoming
     half = sigmoid and precision() == "tf32"
-    tiles = backward_tiles(n_a, n_c, F, owners.dtype, precision(), half)
+    room = shared_memory(owners.device)
+    tiles = backward_tiles(n_a, n_c, F, owners.dtype, precision(), half, room)
     programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
     # The share of the sigmoid is added once, at the end of a walk, which must then be whole.
     splits, per_split = (
@@ -190,9 +193,11 @@ def gradients(
             largest = scale if scale.numel() == 1 else scale.abs().amax()
             largest = largest if weight is None else largest * weight.amax()
         visits = None
-        if peaks is not None and splits == 1:
-            lse, N = (other_term, n_a) if owns_keys else (owner_term, n_c)
-            visits = tiles_to_visit(peaks, lse, N, F, tiles, owns_keys)
+        if peaks is not None:
+            lse, M, N = (other_term, n_c, n_a) if owns_keys else (owner_term, n_a, n_c)
+            per_query = weight if weight is not None else scale if strides[1] else None
+            kept = matters(peaks, lse, per_query, N)
+            visits = tiles_to_visit(kept, M, N, F, tiles, owns_keys, per_split)
         kernel = products.gradients
         tensors = (owners, others, others_t, *terms, largest, *(visits or (scale, scale)), *results)
         numbers = (n_a, n_c, per_split, B, *strides, factor)

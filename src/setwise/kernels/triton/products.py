@@ -13,7 +13,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 # Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
 HALF_RANGE = tl.constexpr(2.0**15)
-# Queries that share a peak; they divide the 64 or 128 of a tile. Fewer than those, for what the
+# Queries that share a record; they divide the 64 or 128 of a tile. Fewer than those, for what the
 # backward pass can leave out is what none of so many queries needs.
 PEAK_QUERIES = tl.constexpr(32)
 
@@ -75,7 +75,8 @@ def logsumexp(
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
-    With RECORDED, PEAKS [b, PEAK_QUERIES of i, BLOCK_C of j] gets the largest score of so many.
+    With RECORDED, PEAKS [b, 2, PEAK_QUERIES of i, BLOCK_C of j] gets the largest of so many scores,
+    and the largest when each is taken relative to the best that its query has met so far.
     """
     blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -88,7 +89,8 @@ def logsumexp(
         GROUPS: tl.constexpr = BLOCK_A // PEAK_QUERIES
         group = tl.program_id(0) % blocks * GROUPS + tl.arange(0, GROUPS)
         groups, steps = tl.cdiv(M, PEAK_QUERIES), tl.cdiv(N, BLOCK_C)
-        PEAKS += (b * groups + group) * steps
+        PEAKS += (2 * b * groups + group) * steps
+        LAGS = PEAKS + groups * steps
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
     for j0 in range(start, end, BLOCK_C):
@@ -100,11 +102,13 @@ def logsumexp(
         )  # fmt: skip
         s += bias[None, :]
         row_top = tl.max(s, 1)
+        new_top = tl.maximum(top, row_top)
+        anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
         if RECORDED:
             peaks = tl.where(i < M, row_top, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
             tl.store(PEAKS + j0 // BLOCK_C, tl.max(peaks, 1), mask=group < groups)
-        new_top = tl.maximum(top, row_top)
-        anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
+            lags = tl.where(i < M, row_top - anchor, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
+            tl.store(LAGS + j0 // BLOCK_C, tl.max(lags, 1), mask=group < groups)
         total *= tl.exp2((top - anchor) * LOG2_E)
         total += tl.sum(tl.exp2((s - anchor[:, None]) * LOG2_E), 1)
         top = new_top
@@ -154,9 +158,9 @@ def gradients(
     With SCALED, weights in float16 are brought into its range by the largest |g|, which is
     ``|factor LARGEST|`` (g is applied last where the owners are queries).
 
-    With LISTED only the tiles of others in LIST [b, block of owners, :COUNT] are walked over, which
-    needs a walk that is WHOLE. A branch around the tiles left out would be slower than computing
-    them: it would keep the steps of the loop from overlapping.
+    With LISTED only the tiles of others in LIST [b, block of owners, split, :COUNT] are visited,
+    counted from the start of the split. A branch around the tiles left out would be slower than
+    computing them: it would keep the steps of the loop from overlapping.
     """
     blocks, chunks = tl.cdiv(n_a, BLOCK_A), tl.cdiv(F, BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -182,14 +186,15 @@ def gradients(
     start = split * others_per_split
     end = tl.minimum(start + others_per_split, n_c)
     if LISTED:
-        LIST += tl.program_id(0).to(tl.int64) * tl.cdiv(n_c, BLOCK_C)
-        first, last = 0, tl.load(COUNT + tl.program_id(0))
+        piece = tl.program_id(0) * (tl.num_programs(1) // chunks) + split
+        LIST += piece.to(tl.int64) * tl.cdiv(others_per_split, BLOCK_C)
+        first, last = 0, tl.load(COUNT + piece)
         upcoming = tl.load(LIST, mask=last > 0, other=0)
     else:
         first, last = start, end
     for step in range(first, last, 1 if LISTED else BLOCK_C):
         if LISTED:
-            c0 = upcoming * BLOCK_C
+            c0 = start + upcoming * BLOCK_C
             # A step ahead: an address that is itself loaded would take a stage of the pipeline.
             upcoming = tl.load(LIST + step + 1, mask=step + 1 < last, other=0)
         else:

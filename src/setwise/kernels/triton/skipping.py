@@ -1,12 +1,19 @@
 """Which tiles a backward pass may leave out, told from what the forward pass saw of them.
 
-Legend: B sets, M queries, N keys, F features. A tile is a block of queries by a block of keys, its
-peak the largest score in it, ``queries_i . keys_j + bias_j``. The weight of a pair in a gradient
-is ``exp(score_ij - lse_i)``, where ``lse_i = logsumexp_j score_ij``.
+Legend: B sets, M queries, N keys, F features. A tile is a block of queries by a block of keys. The
+weight of a pair in a gradient is ``exp(score_ij - lse_i)``, where ``score_ij = queries_i . keys_j +
+bias_j`` and ``lse_i = logsumexp_j score_ij``.
 
-Where outputs are told apart well, nearly all weights are practically zero. The forward pass keeps
-peaks, one number for thousands of scores, and they bound the weights of any tile of the backward
-pass from above. Nothing here waits for the device.
+Where outputs are told apart well, nearly all weights are practically zero. Of each tile, thousands
+of scores, the forward pass keeps two numbers. They bound its weights from above, each for some data
+better than the other:
+
+- its peak, the largest score. Less the smallest lse of its queries, it bounds the largest exponent.
+  One query that all outputs are far from makes that a poor bound for the others beside it.
+- its lag, the largest score where each is relative to the best that its query had met by then,
+  which is no more than its lse. Before a query has met the output it belongs to, that says little.
+
+Nothing here waits for the device.
 """
 
 from __future__ import annotations
@@ -21,10 +28,11 @@ from setwise.kernels.triton import points
 from setwise.kernels.triton.products import PEAK_QUERIES
 from setwise.kernels.triton.tiles import Tiles, blocks_in, product_blocks
 
-# A tile is left out if its weights are all below 2^-CUTOFF_BITS / N. That is far below rounding, on
-# purpose: the gradient of an output that hardly any target chooses is small, but an optimiser that
-# divides by the size of gradients (Adam) makes steps of it.
-CUTOFF_BITS = 64
+# A tile is left out if its weights are all below 2^-CUTOFF_BITS / N. The weights of a query add up
+# to 1, and those it loses to less than 2^-40: 16 bits below the rounding of float32, and further
+# below that of tf32 and of types of 16 bits. Of M = N queries, a key loses no more. Where weights
+# are multiplied in float16 (see `products.HALF_RANGE`), those below 2^-40 are zero in any case.
+CUTOFF_BITS = 40
 
 # Least B M N F. A shorter call is over before the host has started the steps that build the lists.
 LEAST_PRODUCTS = 2**36
@@ -32,16 +40,19 @@ LEAST_PRODUCTS = 2**36
 # Least M and N: a walk of a few tiles has none to spare.
 LEAST_ELEMENTS = 256
 
-# Most M N / ((M + N) F). Lists grow with M N, all else with M + N: building them must not take more
-# memory than the sets themselves. A tile of the backward pass has 2^12 pairs at least, so there are
-# at most (M + N) F / 16 entries.
+# Most M N / ((M + N) F). Records and lists grow with M N, all else with M + N: they must not take
+# more memory than the sets, which are (M + N) F numbers of 4 bytes. A tile of the backward pass has
+# 2^11 pairs at least, and takes less than 16 bytes while lists are built; a record of the forward
+# pass is of 2^12 pairs at least, and takes 8 bytes. For each number in the sets that makes at most
+# 2^8 (16 / 2^11 + 8 / 2^12) = 2.5 bytes. (For types of 16 bits: 1.5 of 2, their tiles are larger.)
 MOST_PAIRS = 2**8
 
 
-def peaks_shape(B: int, M: int, N: int, F: int) -> tuple[int, int, int] | None:
-    """The shape of the peaks that the forward pass should keep; None where skipping cannot pay.
+def peaks_shape(B: int, M: int, N: int, F: int) -> tuple[int, int, int, int] | None:
+    """The shape of what the forward pass should keep: peaks, then lags, of groups of queries.
 
-    The sizes may be symbols, where ``torch.compile`` works out shapes.
+    None where skipping cannot pay. The sizes may be symbols, where ``torch.compile`` works out
+    shapes.
     """
     if F <= points.MAX_FEATURES:
         return None  # their kernels are others, and their scores are cheap
@@ -50,43 +61,56 @@ def peaks_shape(B: int, M: int, N: int, F: int) -> tuple[int, int, int] | None:
     if M * N > MOST_PAIRS * (M + N) * F:
         return None
     _, key_block = product_blocks(M, N, F)
-    return B, blocks_in(M, PEAK_QUERIES.value), blocks_in(N, key_block)
+    return B, 2, blocks_in(M, PEAK_QUERIES.value), blocks_in(N, key_block)
+
+
+def matters(peaks: Tensor, lse: Tensor, per_query: Tensor | None, N: int) -> Tensor:
+    """Where some weight may reach the cutoff, of what was recorded: [B, groups, blocks of keys].
+
+    ``per_query`` [B, M] is a factor of the gradient of each query. If it is 0, the query adds
+    exactly nothing, whatever its weights.
+    """
+    if per_query is not None:
+        # Added, not put in its place, so that an lse of NaN stays one.
+        lse = lse + torch.where(per_query == 0, math.inf, 0.0)
+    lowest = _grouped(lse, 1, PEAK_QUERIES.value, math.inf).amin(dim=2)
+    largest = torch.minimum(peaks[:, 0] - lowest.unsqueeze(2), peaks[:, 1])
+    # As "not below", so that NaN keeps a tile: that of a score makes the lse NaN. A peak of -inf,
+    # where all keys of a tile are barred, drops it: the weights are exactly zero.
+    return ~(largest < -math.log(2) * CUTOFF_BITS - math.log(N))
 
 
 def tiles_to_visit(
-    peaks: Tensor, lse: Tensor, N: int, F: int, tiles: Tiles, owns_keys: bool
+    kept: Tensor, M: int, N: int, F: int, tiles: Tiles, owns_keys: bool, per_split: int
 ) -> tuple[Tensor, Tensor]:
-    """The LIST [B, blocks of owners, blocks of others] and COUNT of `products.gradients`.
+    """The LIST [B, blocks of owners, splits, blocks of others] and COUNT of `products.gradients`.
 
-    Ascending, so that sums keep their order. What follows the first COUNT entries is never read.
+    Ascending, so that sums keep their order. What follows the first COUNT entries is never read. A
+    piece of a walk, ``per_split`` others long, visits what it would anyway, less what is left out.
     """
-    M = lse.shape[1]
     query_block, key_block = (tiles.c, tiles.a) if owns_keys else (tiles.a, tiles.c)
-    peaks = _reblocked(peaks, 1, PEAK_QUERIES.value, query_block, M)
-    peaks = _reblocked(peaks, 2, product_blocks(M, N, F)[1], key_block, N)
-    lowest = _grouped(lse, 1, query_block, math.inf).amin(dim=2)
-    cutoff = -math.log(2) * CUTOFF_BITS - math.log(N)
-    # As "not below", so that NaN, and an infinite lse, keep a tile. A peak of -inf, where all keys
-    # of a tile are barred, drops it: the weights are exactly zero.
-    kept = ~(peaks - lowest.unsqueeze(2) < cutoff)
+    kept = _reblocked(kept, 1, PEAK_QUERIES.value, query_block, M)
+    kept = _reblocked(kept, 2, product_blocks(M, N, F)[1], key_block, N)
     kept = kept.mT.contiguous() if owns_keys else kept
-    others = kept.shape[2]
-    order = torch.arange(others, dtype=torch.int32, device=kept.device)
-    listed = torch.where(kept, order, others).sort(dim=2).values
-    return listed, kept.sum(dim=2, dtype=torch.int32)
+    kept = _grouped(kept, 2, blocks_in(per_split, tiles.c), False)
+    # Where in a piece its first, second, ... kept tile stands: as many tiles have a lower rank.
+    rank = kept.cumsum(dim=3, dtype=torch.int32)
+    asked = torch.arange(1, rank.shape[3] + 1, dtype=torch.int32, device=rank.device)
+    listed = torch.searchsorted(rank, asked.expand_as(rank).contiguous(), out_int32=True)
+    return listed, rank[..., -1].contiguous()
 
 
-def _reblocked(peaks: Tensor, dim: int, had: int, wanted: int, size: int) -> Tensor:
-    """Upper bounds of the peaks for blocks of another size; both sizes are powers of two."""
+def _reblocked(kept: Tensor, dim: int, had: int, wanted: int, size: int) -> Tensor:
+    """The same for blocks of another size; both sizes are powers of two."""
     if wanted > had:
-        return _grouped(peaks, dim, wanted // had, -math.inf).amax(dim=dim + 1)
+        return _grouped(kept, dim, wanted // had, False).any(dim=dim + 1)
     if wanted < had:
-        finer = peaks.repeat_interleave(had // wanted, dim)
+        finer = kept.repeat_interleave(had // wanted, dim)
         return finer.narrow(dim, 0, blocks_in(size, wanted))
-    return peaks
+    return kept
 
 
-def _grouped(values: Tensor, dim: int, group: int, filling: float) -> Tensor:
+def _grouped(values: Tensor, dim: int, group: int, filling: float | bool) -> Tensor:
     """A dimension cut into groups, the last of them filled up."""
     size = values.shape[dim]
     lacking = blocks_in(size, group) * group - size

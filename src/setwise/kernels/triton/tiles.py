@@ -12,6 +12,9 @@ from setwise.kernels.triton import points
 # A walk is split until the grid has this many programs per multiprocessor.
 PROGRAMS_PER_PROCESSOR = 2
 
+# Bytes of shared memory that a program may have on the device the tiles were chosen on.
+H200_SHARED_MEMORY = 232448
+
 
 @dataclass(frozen=True)
 class Tiles:
@@ -51,27 +54,45 @@ def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def backward_tiles(
-    n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: str, half: bool
+    n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: str, half: bool, room: int
 ) -> Tiles:
     """For the walk of n_a owners over n_c others; all features of an owner stay in registers.
 
     ``half`` says that float32 others come as a copy in float16 as well; see `products.gradients`.
-    Else the copy is of 32 bits, and as many owners would not fit the shared memory.
+    Else the copy is of 32 bits, and as many others would not fit. ``room`` is the shared memory of
+    the device: the largest tiles are for those that have as much as an H200.
     """
     if F <= points.MAX_FEATURES:
         return Tiles(a=16, c=_fit(n_c, 128), f=F, d=F, warps=4, stages=2)
     d = _fit(F, 256)
-    if d == 256 and F == 256 and min(n_a, n_c) >= 256:
-        if dtype != torch.float32:
-            return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3)
-        if precision == "tf32":
-            a = 128 if half else 64
-            return Tiles(a=a, c=32, f=256, d=256, warps=a // 16, stages=2)
+    if F == 256 and min(n_a, n_c) >= 256:
+        large = _tiles_of_256(dtype, precision, half)
+        if large is not None and bytes_needed(large, dtype, half) <= room:
+            return large
     if d <= 64:
         a, c = _fit(n_a, 128), _fit(n_c, 64)
         return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
     a, c = _fit(n_a, 64), _fit(n_c, 64)
     return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
+
+
+def _tiles_of_256(dtype: torch.dtype, precision: str, half: bool) -> Tiles | None:
+    """For 256 features, all of which stay at hand; None above the precision of tf32."""
+    if dtype != torch.float32:
+        return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3)
+    if precision == "tf32":
+        return Tiles(a=128, c=32 if half else 16, f=256, d=256, warps=8, stages=2)
+    return None
+
+
+def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
+    """Shared memory of such tiles: the owners and, for each stage, the others and their copy.
+
+    Sums across warps need some more, of which Triton's compiler told 1 KiB at most.
+    """
+    copy = 0 if dtype != torch.float32 else 2 if half else 4
+    step = large.c * (dtype.itemsize * large.f + copy * large.d)
+    return dtype.itemsize * large.a * large.f + large.stages * step + 1024
 
 
 def split_walk(device: torch.device, programs: int, walked: int, block: int) -> tuple[int, int]:
@@ -99,6 +120,16 @@ def _fit(size: int, most: int) -> int:
 
 def _warps(scores: int) -> int:
     return 1 if scores <= 1024 else 4 if scores <= 8192 else 8
+
+
+@cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes of shared memory that one program may have."""
+    if device.type != "cuda":
+        return H200_SHARED_MEMORY  # Triton's interpreter
+    properties = torch.cuda.get_device_properties(device)
+    # Older releases of PyTorch do not tell.
+    return int(getattr(properties, "shared_memory_per_block_optin", H200_SHARED_MEMORY))
 
 
 @cache
