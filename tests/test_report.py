@@ -332,6 +332,8 @@ def test_a_temperature_that_is_not_the_papers_is_told() -> None:
     said = "The temperature of SH falls in training, from 3 to the paper's 1. "
     assert tables.said_of_temperature(soft) == said + "The other losses have none."
     assert said in document.section("table4", soft)
+    alone = [record for record in soft if record["loss"] == "SH"]
+    assert tables.said_of_temperature(alone) == said.strip()
     plain = make_records("table1", seeds=[0])
     assert tables.said_of_temperature(plain) == ""
     assert "temperature" not in document.section("table1", plain)

@@ -123,8 +123,8 @@ class Autoencoder:
     dropout: float = 0.5
     # Whether latent variables are sampled in training, or only softened.
     noise: bool = True
-    # Begin with the average element in place of nothing; see `setwise.models.start_at_mean`.
-    start_at_mean: bool = field(default=False, metadata=LATER)
+    # Begin with typical elements in place of nothing; see `setwise.models.start_at_prototypes`.
+    start_at_prototypes: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ from setwise.models import (
     GumbelSoftmax,
     SetAutoencoder,
     SetDecoder,
-    start_at_mean,
+    find_prototypes,
+    start_at_prototypes,
 )
 
 # The folder of data sets that are files, unless told otherwise.
@@ -62,6 +64,11 @@ class Task:
     def reconstructs(self) -> bool:
         """Whether a network reads the sets that it shall produce."""
         return self.elements is not None or self.inputs.dim() == 3
+
+    @cached_property
+    def prototypes(self) -> Tensor:
+        """Typical elements [N, F] of the sets trained on; the same for all networks."""
+        return find_prototypes(self.targets[: self.train], self.features)
 
     def to(self, device: torch.device) -> Task:
         elements = None if self.elements is None else self.elements.to(device)
@@ -199,7 +206,8 @@ def build_network(config: Config, task: Task) -> Reconstruction | Production:
             network.decoder_width,
             dropout=network.dropout,
         )
-        if network.start_at_mean:
-            start_at_mean(autoencoder, task.targets[: task.train], task.features)
+        if network.start_at_prototypes:
+            seen = task.targets[: task.train]
+            start_at_prototypes(autoencoder, seen, task.prototypes, task.features)
         elements = None if task.elements is None else task.elements.cpu()
         return Reconstruction(autoencoder, elements)

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from setwise.features import Features
+from setwise.models.prototypes import as_logits
 
 if TYPE_CHECKING:
     from setwise.models.autoencoder import SetAutoencoder
 
-# Classes and features that never occur keep a finite logit.
-_RARE = 1e-3
-# Of the output's weights. With none at all, every output of a set would learn the same for ever.
+# Features that hardly vary are not blown up by more than this makes of them.
+_LEAST_DEVIATION = 0.02
+# Of the output's weights, so that the prototypes are what is put out at first.
 _QUIET = 0.1
 
 
@@ -33,17 +34,25 @@ def glorot(module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def start_at_mean(model: SetAutoencoder, sets: Tensor, features: Features) -> None:
-    """Let a new autoencoder of sets [*, N, F] begin with their average element, read and put out.
+def start_at_prototypes(
+    model: SetAutoencoder, sets: Tensor, prototypes: Tensor, features: Features
+) -> None:
+    """Let a new autoencoder of sets [S, N, F] begin with what they have in common.
 
-    Elements that are mostly alike, as grey features are, reach the latent variables as one large
-    common signal with small differences. Learning the average then moves the latent variables of
-    all sets together, far into saturation, before any of them says anything. Here the first layer
-    takes the average off, and the outputs put it out whatever the latent variables say.
+    The first layer takes the average off every feature and divides by its standard deviation.
+    Elements that are mostly alike, as grey features are, would else reach the latent variables as
+    one large common signal with small differences, and learning what is common would move the
+    latent variables of all sets together, far into saturation, before any of them says anything.
+
+    Each output begins at one of the `prototypes` [N, F], whatever the latent variables say, so
+    that it stands for the same part of every set from the start. From one and the same average
+    element outputs part in any way, one here and another there, and what they have learned does
+    not carry over to other sets.
     """
-    mean = sets.flatten(0, -2).mean(0)
+    elements = sets.flatten(0, -2)
     first, last = model.encoder.embed[0], model.decoder.output
     assert isinstance(first, nn.Linear)
-    first.bias.copy_(-(first.weight @ mean))
+    first.weight.div_(elements.std(0).clamp(min=_LEAST_DEVIATION))
+    first.bias.copy_(-(first.weight @ elements.mean(0)))
     last.weight.mul_(_QUIET)
-    last.bias.copy_(features.from_probs(mean.clamp(_RARE, 1 - _RARE)).repeat(model.decoder.size))
+    last.bias.copy_(as_logits(prototypes, features).flatten())

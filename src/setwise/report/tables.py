@@ -139,10 +139,9 @@ def said_of_temperature(records: Sequence[Record]) -> str:
     if not began:
         return ""
     hot = " or ".join(f"{temperature:g}" for temperature in sorted(began))
-    return (
-        f"The temperature of SH falls in training, from {hot} to the paper's 1. "
-        f"The other losses have none."
-    )
+    said = f"The temperature of SH falls in training, from {hot} to the paper's 1."
+    others = any(record["loss"] != "SH" for record in records)
+    return f"{said} The other losses have none." if others else said
 
 
 def read_costs(results: Path, table: str) -> list[Record]:
