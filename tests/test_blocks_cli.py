@@ -174,7 +174,9 @@ def tiny(scenario: str, loss: Loss, seed: int) -> Config:
             patch_epochs=1,
             patch_batch=6,
         ),
-        network=Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8),
+        network=Autoencoder(
+            element_widths=(8,), widths=(8,), latent=4, decoder_width=8, start_at_prototypes=True
+        ),
         schedule=Schedule(epochs=2, batch=3, evaluations=2),
     )
 

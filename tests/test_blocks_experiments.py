@@ -25,9 +25,10 @@ from setwise.experiments.patches import fit, patch_autoencoder, weights_sha256
 from setwise.experiments.recipes import RECIPES, table3, table4
 from setwise.experiments.reconstruct import reconstruct
 from setwise.experiments.reconstructions import Reconstructions
-from setwise.experiments.task import load_task
+from setwise.experiments.task import build_network, load_task
 from setwise.experiments.train import Progress, StoppedError, Training, _evenly
 from setwise.features import Bernoulli, Categorical
+from setwise.models.prototypes import as_logits
 
 CPU = torch.device("cpu")
 DATA = BlocksData(
@@ -335,6 +336,23 @@ class TestTraining:
         few = replace(task, measure=replace(measure, curve_examples=6))
         assert _evenly(few).tolist() == [0, 4, 8, 12, 16, 20]
         assert _evenly(task).tolist() == list(range(24))
+
+
+def test_networks_begin_at_typical_blocks_of_the_states_trained_on(folder: Path) -> None:
+    asked = config(with_archive(DATA, folder))
+    assert isinstance(asked.network, Autoencoder)
+    asked = replace(asked, network=replace(asked.network, start_at_prototypes=True))
+    assert isinstance(asked.data, BlocksData)
+    task = load_task(asked.data, folder)
+    network = build_network(asked, task)
+    expected = as_logits(task.prototypes, task.features).flatten()
+    assert network.state_dict()["autoencoder.decoder.output.bias"].equal(expected)
+    # Not where saved weights will be put in their place, which need no search.
+    loaded = build_network(asked, task, to_train=False)
+    assert loaded.state_dict()["autoencoder.decoder.output.bias"].eq(0).all()
+    others = task.targets.clone()
+    others[task.train :] = others[task.train :].flip(-1)
+    assert replace(task, targets=others).prototypes.equal(task.prototypes)
 
 
 def test_few_pictures_are_drawn_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,7 +269,7 @@ def _filled(name: str, part: Any, saved: dict[str, Any]) -> Any:
     unknown = sorted(set(saved) - {field.name for field in fields(part)})
     if unknown:
         raise ValueError(
-            f"{name}: unknown fields {', '.join(unknown)}; was it written by a newer version?"
+            f"{name}: unknown fields {', '.join(unknown)}; was it written by another version?"
         )
     # JSON has no tuples.
     return part(**{k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})

@@ -183,7 +183,7 @@ def load_network_and_task(
         folder = archive_of(config.data, data).parent
         require_autoencoder(config.data, folder, saved.get("learned"))
     task = load_task(config.data, data)
-    network = build_network(config, task)
+    network = build_network(config, task, to_train=False)
     network.load_state_dict(tensors)
     network.eval()
     part = network.autoencoder if isinstance(network, Reconstruction) else network.decoder

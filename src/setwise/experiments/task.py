@@ -166,8 +166,13 @@ class Production(nn.Module):
         return self.decoder(input)
 
 
-def build_network(config: Config, task: Task) -> Reconstruction | Production:
-    """The network of a config, its weights drawn from the config's seed."""
+def build_network(
+    config: Config, task: Task, *, to_train: bool = True
+) -> Reconstruction | Production:
+    """The network of a config, its weights drawn from the config's seed.
+
+    Not ``to_train`` means that other weights will take their place: no start is looked for.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)  # and no GPU's, as manual_seed would
         network = config.network
@@ -206,8 +211,8 @@ def build_network(config: Config, task: Task) -> Reconstruction | Production:
             network.decoder_width,
             dropout=network.dropout,
         )
-        if network.start_at_prototypes:
+        if network.start_at_prototypes and to_train:
             seen = task.targets[: task.train]
-            start_at_prototypes(autoencoder, seen, task.prototypes, task.features)
+            start_at_prototypes(autoencoder, seen, task.features, task.prototypes)
         elements = None if task.elements is None else task.elements.cpu()
         return Reconstruction(autoencoder, elements)

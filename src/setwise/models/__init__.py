@@ -9,10 +9,9 @@ from setwise.models.autoencoder import SetAutoencoder
 from setwise.models.decoder import SetDecoder
 from setwise.models.deep_sets import DeepSetsEncoder
 from setwise.models.equivariant import EquivariantRuleLearner
-from setwise.models.initialise import start_at_prototypes
 from setwise.models.latent import BinaryConcrete, GumbelSoftmax, annealed_temperature
 from setwise.models.patch_autoencoder import PatchAutoencoder
-from setwise.models.prototypes import find_prototypes
+from setwise.models.prototypes import find_prototypes, start_at_prototypes
 
 __all__ = [
     "BinaryConcrete",

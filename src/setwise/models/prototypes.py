@@ -1,4 +1,4 @@
-"""Typical elements of sets, one for each output of a network.
+"""Typical elements of sets, one for each output of a network, and a network that starts there.
 
 Legend: S sets, N elements and prototypes, F features.
 """
@@ -8,12 +8,19 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
-from torch import Tensor
+from torch import Tensor, nn
 
-from setwise.features import Features
+from setwise import values
+from setwise.features import Categorical, Features
+from setwise.models.autoencoder import SetAutoencoder
+from setwise.models.deep_sets import check_floats, check_size
 
-# Classes and features that never occur keep a finite logit.
+# Of probability, for what never occurs: its logit stays finite.
 _RARE = 1e-3
+# Deviation up to which a feature hardly varies: it is not magnified.
+_CONSTANT = 0.02
+# Of the output's weights, so that the prototypes are what is put out at first.
+_QUIET = 0.1
 
 
 @torch.no_grad()
@@ -24,9 +31,9 @@ def find_prototypes(
 
     As k-means does, elements are given to the nearest prototype and prototypes moved to the average
     of their elements, in turn. But each prototype gets exactly one element of each set, in the
-    pairing that costs least, and near is what costs little cross entropy: the average then is what
-    costs least. The order of the elements has no influence. It is done from several ``starts``,
-    random sets moved halfway to the average element, and the best result is kept.
+    pairing that costs least, and near is what costs little cross entropy. It is done from several
+    ``starts``, random sets in a random order moved halfway to the average element, for at most so
+    many ``rounds``, and the best result is kept.
 
     >>> from setwise.features import Bernoulli
     >>> sets = torch.tensor([[[0.9, 0.1], [0.1, 0.8]], [[0.2, 0.9], [0.8, 0.1]]])
@@ -35,38 +42,86 @@ def find_prototypes(
     tensor([[0.1500, 0.8500],
             [0.8500, 0.1000]])
     """
-    if sets.dim() != 3 or not len(sets):
-        raise ValueError(
-            f"sets: expected at least one, of shape [S, N, F], got {tuple(sets.shape)}"
-        )
+    check_sets(sets, features)
+    check_size("starts", starts)
+    check_size("rounds", rounds)
     generator = torch.Generator().manual_seed(seed)
     average = sets.mean((0, 1))
     found = []
-    for start in torch.randint(len(sets), (starts,), generator=generator).tolist():
-        centres, before = (sets[start] + average) / 2, None
+    for start in torch.randperm(len(sets), generator=generator)[:starts].tolist():
+        # In an order of our own: that of the elements of a set must not tell outputs apart.
+        order = torch.randperm(sets.shape[1], generator=generator)
+        centres = (sets[start, order] + average) / 2
+        own, cost = _paired(sets, centres, features)
         for _ in range(rounds):
-            own, cost = _paired(sets, centres, features)
-            if before is not None and own.equal(before):
-                break
             before = own
-            ordered = sets.gather(1, own.unsqueeze(-1).expand_as(sets))
-            centres = ordered.mean(0)
+            centres = sets.gather(1, own.unsqueeze(-1).expand_as(sets)).mean(0)
+            own, cost = _paired(sets, centres, features)
+            if own.equal(before):
+                break
         found.append((cost, centres))
     return min(found, key=lambda one: one[0])[1]
 
 
-def as_logits(elements: Tensor, features: Features) -> Tensor:
-    """Outputs that stand for elements [*, F]."""
-    parts = zip(features.blocks, features.split(elements), strict=True)
-    return features.from_probs(
-        torch.cat(
-            [
-                part.clamp(_RARE, 1 - _RARE) if block.targets_are_probabilities else part
-                for block, part in parts
-            ],
-            dim=-1,
+@torch.no_grad()
+def start_at_prototypes(
+    model: SetAutoencoder, sets: Tensor, features: Features, prototypes: Tensor | None = None
+) -> None:
+    """Let a new autoencoder of sets [S, N, F] begin with what they have in common.
+
+    The first layer takes the average off every feature and divides those that vary by their
+    standard deviation. Elements that are mostly alike, as grey features are, would else reach the
+    latent variables as one large common signal with small differences, and learning what is common
+    would move the latent variables of all sets together, far into saturation, before any of them
+    says anything.
+
+    Each output begins at one of the ``prototypes`` [N, F], by default those of `find_prototypes`,
+    whatever the latent variables say, so that it can stand for the same part of every set from the
+    start. It is for weights as they were drawn, and once: again, it would scale them again.
+    """
+    check_sets(sets, features)
+    if prototypes is None:
+        prototypes = find_prototypes(sets, features)
+    first, last = next(iter(model.encoder.embed), None), model.decoder.output
+    if not isinstance(first, nn.Linear):
+        raise ValueError("model: its encoder has no layer that reads elements one by one")
+    expected = (model.decoder.size, features.width)
+    if tuple(prototypes.shape) != expected or first.in_features != features.width:
+        raise ValueError(
+            f"prototypes: expected shape {list(expected)}, one for each output of a model that "
+            f"reads {first.in_features} features, got {list(prototypes.shape)}"
         )
-    )
+    elements = sets.flatten(0, 1).to(first.weight)
+    bias = as_logits(prototypes.to(last.weight), features).flatten()
+    deviation = elements.std(0, correction=0)
+    first.weight.div_(deviation.where(deviation > _CONSTANT, 1.0))
+    first.bias.copy_(-(first.weight @ elements.mean(0)))
+    last.weight.mul_(_QUIET)
+    last.bias.copy_(bias)
+
+
+def check_sets(sets: Tensor, features: Features) -> None:
+    """Refuse what are not some sets of elements of these features."""
+    check_floats("sets", sets, "[S, N, F]", 3, features.width)
+    if sets.dim() != 3 or 0 in sets.shape:
+        raise ValueError(
+            f"sets: expected at least one, of shape [S, N, F], got {tuple(sets.shape)}"
+        )
+    for block, part in zip(features.blocks, features.split(sets), strict=True):
+        if block.targets_are_probabilities:
+            values.require("sets", part, 0.0, 1.0, "must be probabilities in [0, 1]")
+
+
+def as_logits(elements: Tensor, features: Features) -> Tensor:
+    """Outputs that stand for elements [*, F]; what never occurs in them is not ruled out."""
+    parts = []
+    for block, part in zip(features.blocks, features.split(elements), strict=True):
+        if isinstance(block, Categorical):
+            part = (1 - _RARE) * part + _RARE / block.width
+        elif block.targets_are_probabilities:
+            part = part.clamp(_RARE, 1 - _RARE)
+        parts.append(part)
+    return features.from_probs(torch.cat(parts, dim=-1))
 
 
 def _paired(sets: Tensor, centres: Tensor, features: Features) -> tuple[Tensor, float]:
@@ -76,6 +131,6 @@ def _paired(sets: Tensor, centres: Tensor, features: Features) -> tuple[Tensor, 
     # What depends on the element alone has no say in who gets it, and is left out.
     costs = factors.log_partition - factors.statistic @ factors.natural.mT
     costs = costs.unflatten(0, sets.shape[:2]).mT  # [S, centre, element]
-    pairs = [linear_sum_assignment(cost)[1] for cost in costs.cpu().numpy()]
+    pairs = [linear_sum_assignment(cost)[1] for cost in costs.double().cpu().numpy()]
     own = torch.from_numpy(np.stack(pairs)).to(sets.device)
     return own, costs.gather(2, own.unsqueeze(-1)).sum().item()
