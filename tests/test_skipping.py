@@ -18,6 +18,7 @@ from torch import Tensor
 import setwise as sw
 from setwise.bench import document
 from setwise.kernels import dispatch, operators
+from walks import watch_walks
 
 pytest.importorskip("triton")
 
@@ -43,21 +44,8 @@ def small_sets_pay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Tiles visited, and all there are, of each walk that has a list."""
-    honest, seen = engine.tiles_to_visit, []
-
-    def watched(
-        kept: Tensor, M: int, N: int, F: int, walk: tiles.Tiles, owns_keys: bool, piece: int
-    ) -> tuple[Tensor, Tensor]:
-        listed, count = honest(kept, M, N, F, walk, owns_keys, piece)
-        owners, others = (N, M) if owns_keys else (M, N)
-        everything = len(kept) * tiles.blocks_in(owners, walk.a) * tiles.blocks_in(others, walk.c)
-        seen.append((int(count.sum()), everything))
-        return listed, count
-
-    monkeypatch.setattr(engine, "tiles_to_visit", watched)
-    return seen
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
+    return watch_walks(monkeypatch)
 
 
 def separated(B: int, M: int, N: int, F: int) -> tuple[Tensor, Tensor]:
@@ -108,7 +96,7 @@ def agree(z: Tensor, x: Tensor, extra: float = 1e-5, **options: Any) -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_separated_sets(shape: Shape, temperature: float, walks: list[tuple[int, int]]) -> None:
+def test_separated_sets(shape: Shape, temperature: float, walks: list[tuple[Tensor, int]]) -> None:
     agree(*separated(*shape), temperature=temperature)
     assert len(walks) == 2  # to the logits and to the target
     assert all(0 < visited < 0.75 * everything for visited, everything in walks)
@@ -116,7 +104,7 @@ def test_separated_sets(shape: Shape, temperature: float, walks: list[tuple[int,
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_nothing_is_skipped_where_all_pairs_matter(
-    shape: Shape, walks: list[tuple[int, int]]
+    shape: Shape, walks: list[tuple[Tensor, int]]
 ) -> None:
     z, x = confused(*shape)
     on, off = loss_and_gradients(z, x), loss_and_gradients(z, x, skip=False)
@@ -127,7 +115,7 @@ def test_nothing_is_skipped_where_all_pairs_matter(
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_in_tf32(
-    temperature: float, walks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where 256 features have blocks of their own, and the second product may be in float16."""
     monkeypatch.setattr(engine, "precision", lambda: "tf32")
@@ -136,7 +124,7 @@ def test_in_tf32(
     assert all(visited < 0.75 * everything for visited, everything in walks)
 
 
-def test_in_float16(walks: list[tuple[int, int]]) -> None:
+def test_in_float16(walks: list[tuple[Tensor, int]]) -> None:
     agree(*(t.half() for t in separated(1, 300, 520, 256)), extra=2e-3)
     assert len(walks) == 2
     assert all(visited < 0.75 * everything for visited, everything in walks)
@@ -144,7 +132,7 @@ def test_in_float16(walks: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize("data", [separated, confused])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[int, int]]) -> None:
+def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[Tensor, int]]) -> None:
     B, M, N, _ = shape
     generator = torch.Generator().manual_seed(0)
     outputs, targets = (torch.rand(B, size, generator=generator) < 0.8 for size in (N, M))
@@ -157,7 +145,7 @@ def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[int, int]]
 
 @pytest.mark.parametrize("data", [separated, confused])
 def test_a_walk_that_is_split(
-    data: Any, walks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    data: Any, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each piece has a list; sums are split where they would be without, so bits are the same."""
     monkeypatch.setattr(tiles, "_processors", lambda device: 50)
@@ -372,7 +360,7 @@ class TestPyTorch:
 
     @pytest.mark.parametrize("dynamic", [False, True])
     def test_compiled(
-        self, dynamic: bool, walks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+        self, dynamic: bool, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Found by an import, which is no part of a compiled call on a device.
         monkeypatch.setattr(dispatch, "_interprets", lambda: True)
@@ -388,7 +376,7 @@ class TestPyTorch:
         assert walks[0][0] < walks[0][1]
         torch.testing.assert_close(grad, loss_and_gradients(z, x)[1], rtol=1e-4, atol=1e-4)
 
-    def test_transformed(self, walks: list[tuple[int, int]]) -> None:
+    def test_transformed(self, walks: list[tuple[Tensor, int]]) -> None:
         z, x = separated(2, 300, 520, 40)
 
         def loss(z: Tensor, x: Tensor, skip: bool) -> Tensor:
@@ -408,7 +396,7 @@ class TestPyTorch:
         assert all(visited < everything for visited, everything in walks)
 
     @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
-    def test_second_derivatives(self, temperature: float, walks: list[tuple[int, int]]) -> None:
+    def test_second_derivatives(self, temperature: float, walks: list[tuple[Tensor, int]]) -> None:
         z, x = separated(1, 300, 520, 40)
         results = []
         for impl in ("triton", "reference"):

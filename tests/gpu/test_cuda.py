@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from walks import watch_walks
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -187,24 +188,16 @@ def test_the_same_bits_in_half_precision(shape: Any, dtype: torch.dtype) -> None
 
 
 @pytest.fixture
-def shares(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """The share of its tiles that each walk visits, on the device; small sets have lists too."""
-    from setwise.kernels.triton import engine, skipping, tiles
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
+    """Those that have a list, as small sets have here too."""
+    from setwise.kernels.triton import skipping
 
     monkeypatch.setattr(skipping, "LEAST_PRODUCTS", 0)
-    honest, seen = engine.tiles_to_visit, []
+    return watch_walks(monkeypatch)
 
-    def watched(
-        kept: Tensor, M: int, N: int, F: int, walk: tiles.Tiles, owns_keys: bool, piece: int
-    ) -> tuple[Tensor, Tensor]:
-        listed, count = honest(kept, M, N, F, walk, owns_keys, piece)
-        owners, others = (N, M) if owns_keys else (M, N)
-        everything = len(kept) * tiles.blocks_in(owners, walk.a) * tiles.blocks_in(others, walk.c)
-        seen.append(count.sum() / everything)
-        return listed, count
 
-    monkeypatch.setattr(engine, "tiles_to_visit", watched)
-    return seen
+def left_out_most(walks: list[tuple[Tensor, int]]) -> bool:
+    return all(visited < 0.5 * everything for visited, everything in walks)
 
 
 def separated(N: int, F: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -238,7 +231,7 @@ def test_skipping_changes_less_than_rounding(
     kind: str,
     temperature: float,
     masked: bool,
-    shares: list[Tensor],
+    walks: list[tuple[Tensor, int]],
     precision: Callable[[str], None],
 ) -> None:
     """Where most tiles are left out; the walks of the general way and to the target are split."""
@@ -254,10 +247,10 @@ def test_skipping_changes_less_than_rounding(
             "weight": (position % 7).float()[None],
         }
     on = loss_and_both_gradients(z, x, **options)
-    assert len(shares) == 2
-    assert all(share < 0.5 for share in shares)
+    assert len(walks) == 2
+    assert left_out_most(walks)
     off = loss_and_both_gradients(z, x, skip_negligible=False, **options)
-    assert len(shares) == 2
+    assert len(walks) == 2
     assert torch.equal(on[0], off[0])
     for got, all_tiles in zip(on[1:], off[1:], strict=True):
         assert all_tiles.abs().max() > 0
@@ -270,7 +263,7 @@ def test_skipping_changes_less_than_rounding(
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_skipping_in_whole_walks(
-    temperature: float, shares: list[Tensor], monkeypatch: pytest.MonkeyPatch
+    temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("setwise.kernels.triton.tiles._processors", lambda device: 1)
     z, x = separated(2048, 40)
@@ -278,25 +271,25 @@ def test_skipping_in_whole_walks(
         loss_and_both_gradients(z, x, temperature=temperature, skip_negligible=skip)
         for skip in (True, False)
     )
-    assert len(shares) == 2
-    assert all(share < 0.5 for share in shares)
+    assert len(walks) == 2
+    assert left_out_most(walks)
     torch.testing.assert_close(on, off, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("where", [0, 1], ids=["input", "target"])
-def test_a_nan_is_not_skipped(where: int, shares: list[Tensor]) -> None:
+def test_a_nan_is_not_skipped(where: int, walks: list[tuple[Tensor, int]]) -> None:
     leaves = separated(2048, 40)
     with torch.no_grad():
         leaves[where][0, 7, 3] = torch.nan
     on, off = (loss_and_both_gradients(*leaves, skip_negligible=skip) for skip in (True, False))
-    assert len(shares) == 2
+    assert len(walks) == 2
     assert on[1].isnan().all()
     assert all(torch.equal(a.isnan(), b.isnan()) for a, b in zip(on, off, strict=True))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_lists_in_a_cuda_graph(
-    temperature: float, shares: list[Tensor], precision: Callable[[str], None]
+    temperature: float, walks: list[tuple[Tensor, int]], precision: Callable[[str], None]
 ) -> None:
     """Made anew in each replay: captured where every tile matters, replayed where few do."""
     precision("medium")
@@ -310,16 +303,17 @@ def test_lists_in_a_cuda_graph(
         for _ in range(3):
             loss_and_both_gradients(z, x, temperature=temperature)
     torch.cuda.current_stream().wait_stream(side)
-    shares.clear()
+    walks.clear()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = loss_and_both_gradients(z, x, temperature=temperature)
     graph.replay()
-    assert [share.item() for share in shares] == [1.0, 1.0]
+    assert len(walks) == 2
+    assert all(visited == everything for visited, everything in walks)
     with torch.no_grad():
         z.copy_(confident)
     graph.replay()
-    assert all(share < 0.5 for share in shares)
+    assert left_out_most(walks)
     expected = loss_and_both_gradients(z, x, temperature=temperature)
     assert all(torch.equal(a, b) for a, b in zip(captured, expected, strict=True))
 
@@ -426,13 +420,13 @@ def test_the_host_never_waits(
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_the_host_does_not_wait_for_lists_of_tiles(
-    temperature: float, shares: list[Tensor], no_synchronisation: Callable[[], None]
+    temperature: float, walks: list[tuple[Tensor, int]], no_synchronisation: Callable[[], None]
 ) -> None:
     z, x = separated(2048, 40)
     weight = torch.ones(1, 2048).cuda()
     no_synchronisation()
     loss_and_both_gradients(z, x, temperature=temperature, weight=weight)
-    assert len(shares) == 2
+    assert len(walks) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -17,6 +17,8 @@ from setwise.models.deep_sets import check_floats, check_size
 
 # Of probability, for what never occurs: its logit stays finite.
 _RARE = 1e-3
+# Most of them, from one start; it usually comes to rest before.
+_ROUNDS = 50
 # Deviation up to which a feature hardly varies: it is not magnified.
 _CONSTANT = 0.02
 # Of the output's weights, so that the prototypes are what is put out at first.
@@ -24,16 +26,14 @@ _QUIET = 0.1
 
 
 @torch.no_grad()
-def find_prototypes(
-    sets: Tensor, features: Features, *, starts: int = 8, rounds: int = 50, seed: int = 0
-) -> Tensor:
+def find_prototypes(sets: Tensor, features: Features, *, starts: int = 8, seed: int = 0) -> Tensor:
     """N elements that together are near every one of the sets [S, N, F]; the result is [N, F].
 
     As k-means does, elements are given to the nearest prototype and prototypes moved to the average
     of their elements, in turn. But each prototype gets exactly one element of each set, in the
     pairing that costs least, and near is what costs little cross entropy. It is done from several
-    ``starts``, random sets in a random order moved halfway to the average element, for at most so
-    many ``rounds``, and the best result is kept.
+    ``starts``, random sets in a random order moved halfway to the average element, and the best
+    result is kept.
 
     >>> from setwise.features import Bernoulli
     >>> sets = torch.tensor([[[0.9, 0.1], [0.1, 0.8]], [[0.2, 0.9], [0.8, 0.1]]])
@@ -44,7 +44,6 @@ def find_prototypes(
     """
     check_sets(sets, features)
     check_size("starts", starts)
-    check_size("rounds", rounds)
     generator = torch.Generator().manual_seed(seed)
     average = sets.mean((0, 1))
     found = []
@@ -53,7 +52,7 @@ def find_prototypes(
         order = torch.randperm(sets.shape[1], generator=generator)
         centres = (sets[start, order] + average) / 2
         own, cost = _paired(sets, centres, features)
-        for _ in range(rounds):
+        for _ in range(_ROUNDS):
             before = own
             centres = sets.gather(1, own.unsqueeze(-1).expand_as(sets)).mean(0)
             own, cost = _paired(sets, centres, features)

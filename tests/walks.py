@@ -1,0 +1,25 @@
+"""Which tiles the backward passes of the Triton engine visit, for tests of skipping."""
+
+from __future__ import annotations
+
+import pytest
+from torch import Tensor
+
+
+def watch_walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
+    """Tiles visited, on the device, and all there are, of each walk from now on that has a list."""
+    from setwise.kernels.triton import engine, tiles
+
+    honest, seen = engine.tiles_to_visit, []
+
+    def watched(
+        kept: Tensor, M: int, N: int, F: int, walk: tiles.Tiles, owns_keys: bool, piece: int
+    ) -> tuple[Tensor, Tensor]:
+        listed, count = honest(kept, M, N, F, walk, owns_keys, piece)
+        owners, others = (N, M) if owns_keys else (M, N)
+        everything = len(kept) * tiles.blocks_in(owners, walk.a) * tiles.blocks_in(others, walk.c)
+        seen.append((count.sum(), everything))
+        return listed, count
+
+    monkeypatch.setattr(engine, "tiles_to_visit", watched)
+    return seen
