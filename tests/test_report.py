@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from setwise import cli
 from setwise.experiments.config import LOSSES, config_from
 from setwise.experiments.recipes import RECIPES
 from setwise.report import document, figures, tables
@@ -104,6 +105,21 @@ def test_what_reaches_the_paper() -> None:
     assert three.reaches(0.074, 0.07)
     assert not three.reaches(0.076, 0.07)
     assert not two.reaches(1.0, None)
+
+
+def test_small_errors_have_more_decimals_than_the_paper_prints() -> None:
+    three, four = TABLES["table3"], TABLES["table4"]
+    assert (three.printed(0.1), three.ours(0.00798)) == ("0.10", "0.0080")
+    assert (four.printed(0.1), four.ours(0.00798)) == ("0.10", "0.01")
+
+
+@pytest.mark.parametrize("name", [name for name in ("table1", "table3") if name in COMMITTED])
+def test_four_scenarios_are_printed_side_by_side(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["tables", "--table", name, "--results", str(RESULTS)]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("│ SH "))
+    assert line.count("(10)") == 4
 
 
 def test_a_cell_is_best_median_worst_of_its_runs() -> None:

@@ -130,11 +130,11 @@ class TestInTheBrowser:
             found = read_cells(tab, name)
 
         def digits(value: float) -> str:
-            return f"{value:.{paper.decimals}f}"
+            return f"{value:.{paper.our_decimals}f}"
 
         for cell in tables.cells(paper, COMMITTED[name]):
             told = [digits(cell.best)]
-            told += [] if cell.paper is None else [f"paper {digits(cell.paper)}"]
+            told += [] if cell.paper is None else [f"paper {cell.paper:.{paper.decimals}f}"]
             told.append(f"median {digits(cell.median)}, worst {digits(cell.worst)}")
             if cell.heldout_best is not None and paper.metric != "heldout":
                 assert cell.heldout_median is not None

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
 from setwise.report import document, tables
-from setwise.report.paper import PaperTable, heading, paper_table
+from setwise.report.paper import TABLES, PaperTable, heading, paper_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Characters of a column of a table: the widest cell and the space around it.
-COLUMN = 30
+# Characters of a column of a table: the widest cell and the space around it, and those that each
+# further decimal of our three numbers takes.
+COLUMN, DECIMAL = 30, 3
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,7 +71,9 @@ def tables_console() -> Console:
     """As wide as the terminal; elsewhere wide enough for four scenarios."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=8 + 4 * COLUMN)
+    if sys.stdout.isatty():
+        return Console()
+    return Console(width=8 + 4 * max(map(_column, TABLES.values())))
 
 
 def as_json(name: str, records: Sequence[tables.Record]) -> list[dict[str, object]]:
@@ -85,7 +88,7 @@ def show(console: Console, name: str, records: Sequence[tables.Record]) -> None:
     paper = paper_table(name)
     cells = {(cell.loss, cell.scenario): cell for cell in tables.cells(paper, records)}
     scenarios = tables.scenarios(paper, records)
-    at_once = max(1, (console.width - 8) // COLUMN)
+    at_once = max(1, (console.width - 8) // _column(paper))
     for start in range(0, len(scenarios), at_once):
         columns = scenarios[start : start + at_once]
         table = Table(title=heading(name) if start == 0 else None, show_lines=True)
@@ -101,6 +104,10 @@ def show(console: Console, name: str, records: Sequence[tables.Record]) -> None:
     console.print(_legend(paper, cells.values()), style="dim", highlight=False)
 
 
+def _column(paper: PaperTable) -> int:
+    return COLUMN + DECIMAL * paper.extra_decimals
+
+
 def _heading(paper: PaperTable, scenario: str) -> str:
     """The name to give to ``--scenarios``, and what it means."""
     said = paper.label(scenario)
@@ -110,17 +117,17 @@ def _heading(paper: PaperTable, scenario: str) -> str:
 
 def _text(paper: PaperTable, loss: str, scenario: str, cell: tables.Cell | None) -> str:
     published = paper.value(loss, scenario)
-    before = "-" if published is None else _digits(paper, published)
+    before = "-" if published is None else paper.printed(published)
     if cell is None:
         return f"{before} | no runs"
-    ours = [_digits(paper, value) for value in (cell.best, cell.median, cell.worst)]
+    ours = [paper.ours(value) for value in (cell.best, cell.median, cell.worst)]
     if paper.reaches(cell.best, published):
         ours[0] = f"[bold]{ours[0]}[/bold]"
     text = f"{before} | {' '.join(ours)} ({cell.runs})"
     if _has_other_heldout(paper, cell):
         assert cell.heldout_best is not None
         assert cell.heldout_median is not None
-        best, middle = _digits(paper, cell.heldout_best), _digits(paper, cell.heldout_median)
+        best, middle = paper.ours(cell.heldout_best), paper.ours(cell.heldout_median)
         text += f"\n{'':{len(before)}} | {best} {middle} held out"
     return text
 
@@ -137,7 +144,3 @@ def _legend(paper: PaperTable, cells: Collection[tables.Cell]) -> str:
 def _has_other_heldout(paper: PaperTable, cell: tables.Cell) -> bool:
     """Whether there is a held-out set and the table's number is not already about it."""
     return cell.heldout_best is not None and paper.metric != tables.HELDOUT
-
-
-def _digits(paper: PaperTable, value: float) -> str:
-    return f"{value:.{paper.decimals}f}"

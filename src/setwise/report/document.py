@@ -116,19 +116,17 @@ def _quoted(paper: PaperTable) -> str:
 
 
 def _against_paper(paper: PaperTable, cell: Cell) -> str:
-    best, middle, worst = (
-        f"{value:.{paper.decimals}f}" for value in (cell.best, cell.median, cell.worst)
-    )
+    best, middle, worst = map(paper.ours, (cell.best, cell.median, cell.worst))
     if paper.reaches(cell.best, cell.paper):
         best = f"**{best}**"
-    before = "" if cell.paper is None else f"{cell.paper:.{paper.decimals}f}: "
+    before = "" if cell.paper is None else f"{paper.printed(cell.paper)}: "
     return f"{before}{best} / {middle} / {worst} ({cell.runs})"
 
 
 def _heldout(paper: PaperTable, cell: Cell) -> str:
     if cell.heldout_best is None or cell.heldout_median is None:
         return ""
-    return f"{cell.heldout_best:.{paper.decimals}f} / {cell.heldout_median:.{paper.decimals}f}"
+    return f"{paper.ours(cell.heldout_best)} / {paper.ours(cell.heldout_median)}"
 
 
 def _cost(records: Sequence[Record]) -> str:

@@ -44,7 +44,7 @@ def draw_curves(name: str, paper: PaperTable, records: Sequence[Record], path: P
             axes.plot(runs[0]["epoch"], middle, lw=2.6, **look)
             ends[loss] = middle[-1]
         axes.set_xlim(0, axes.dataLim.xmax)
-        _label_ends(axes, ends, paper.decimals)
+        _label_ends(axes, ends, paper.our_decimals)
         axes.grid(alpha=0.3)
 
     _draw(
@@ -78,6 +78,8 @@ def draw_cells(name: str, paper: PaperTable, records: Sequence[Record], path: Pa
                 axes.vlines(published, row - 0.42, row + 0.42, color="black", lw=1.7, zorder=3)
         if paper.metric in RATES:
             axes.set_xlim(-0.04, 1.04)
+        else:
+            axes.locator_params(axis="x", nbins=4)  # their numbers may be long
         axes.set_ylim(len(present) - 0.5, -0.5)
         axes.set_yticks(range(len(present)), present)
         for label, loss in zip(axes.get_yticklabels(), present, strict=True):

@@ -68,8 +68,8 @@ def _label(paper: PaperTable, scenario: str) -> str:
 def _text(paper: PaperTable, cell: Cell | None) -> str:
     if cell is None:
         return ""
-    best, middle = (f"{value:.{paper.decimals}f}" for value in (cell.best, cell.median))
+    best, middle = paper.ours(cell.best), paper.ours(cell.median)
     if paper.reaches(cell.best, cell.paper):
         best = f"**{best}**"
-    before = "" if cell.paper is None else f"{cell.paper:.{paper.decimals}f}: "
+    before = "" if cell.paper is None else f"{paper.printed(cell.paper)}: "
     return f"{before}{best} / {middle}"

@@ -76,7 +76,7 @@ def table_of_cells(caption: str, paper: PaperTable, records: Sequence[Record]) -
 def table_of_the_paper(caption: str, paper: PaperTable) -> Html:
     """The numbers of the paper alone."""
     rows = [
-        [label, *(f"{values[at]:.{paper.decimals}f}" for values in paper.values.values())]
+        [label, *(paper.printed(values[at]) for values in paper.values.values())]
         for at, label in enumerate(paper.scenarios.values())
     ]
     return table(caption, ["", *paper.values], rows)
@@ -91,26 +91,22 @@ def _cell(
     ends: tuple[float, float],
 ) -> Html:
     cell, published = found.get((loss, scenario)), paper.value(loss, scenario)
-
-    def digits(value: float) -> str:
-        return f"{value:.{paper.decimals}f}"
-
     said = verdict(paper, cell)
     look = {HOLDS: "badge holds", BEHIND: "badge behind"}.get(said, "badge")
     last = [element("span", said, class_=look)]
     values, spread = [], []
     if cell is not None:
         runs = [r for r in records if (r["loss"], r["scenario"]) == (loss, scenario)]
-        values.append(element("span", digits(cell.best), class_="best"))
+        values.append(element("span", paper.ours(cell.best), class_="best"))
         spread.append(dots([tables.number(paper, run) for run in runs], published, ends, loss))
-        spread.append(_quiet(f"median {digits(cell.median)}, worst {digits(cell.worst)}"))
+        spread.append(_quiet(f"median {paper.ours(cell.median)}, worst {paper.ours(cell.worst)}"))
         if paper.metric != HELDOUT and cell.heldout_best is not None:
             assert cell.heldout_median is not None
-            best, middle = digits(cell.heldout_best), digits(cell.heldout_median)
+            best, middle = paper.ours(cell.heldout_best), paper.ours(cell.heldout_median)
             spread.append(_quiet(f"held out {best}, {middle}"))
         last.append(_quiet(f"{cell.runs} run{'s' if cell.runs != 1 else ''}"))
     if published is not None:
-        values.append(element("span", f"paper {digits(published)}", class_="paper"))
+        values.append(element("span", f"paper {paper.printed(published)}", class_="paper"))
     elif cell is None:
         return EMPTY
     return element(

@@ -97,7 +97,7 @@ def _learning(paper: PaperTable, records: Sequence[Record]) -> Html:
                 paper.metric_name.partition(" that ")[0],
                 behind=runs,
                 y_range=(0.0, 1.0) if paper.metric in RATES else None,
-                decimals=paper.decimals,
+                decimals=paper.our_decimals,
             )
         )
     note = "Thin: one run. Thick: the median of the runs, with its last value."
