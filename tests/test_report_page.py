@@ -26,6 +26,7 @@ from setwise.report.page.cells import verdict
 from setwise.report.page.html import Html
 from setwise.report.page.pieces import Section, page, table
 from setwise.report.page.report import report
+from setwise.report.page.table_section import table_section
 from setwise.report.paper import TABLES
 from test_report import COMMITTED, RESULTS, make_records, write
 
@@ -341,6 +342,14 @@ class TestTheText:
         share = (10 * 20) / (40 * 60)
         rmse = (200 - 200 // 5) / 255 * share**0.5
         assert f"H: cross entropy, rmse {rmse:.3f} on these" in text
+
+    def test_a_setting_of_our_own_has_the_losses_that_were_run(self) -> None:
+        records = make_records("table4", "best", seeds=[0], losses=["SH"])
+        section = str(table_section("table4", {"table4-best": records}, {"table4-best": []}).body)
+        own = section[section.index("Table4-best, not the paper") :]
+        assert "setwise reproduce table4 --preset best --losses SH --results" in own
+        assert "H: cross entropy" not in own.replace("SH: set cross entropy", "")
+        assert "not recorded yet" not in own
 
     def test_verdicts(self) -> None:
         two, three = TABLES["table2"], TABLES["table3"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from setwise.report import tables
 from setwise.report.figures import RATES
 from setwise.report.page.pieces import EMPTY, Html, dots, element, joined, table
-from setwise.report.paper import LOSS_NAMES, PaperTable
+from setwise.report.paper import LOSS_NAMES, PaperTable, base_name
 from setwise.report.tables import HELDOUT, Cell, Record
 
 HOLDS, BEHIND, FAILS, ABOVE, OTHER, MISSING = (
@@ -127,7 +127,10 @@ def _found(paper: PaperTable, records: Sequence[Record]) -> dict[tuple[str, str]
 
 
 def _losses(paper: PaperTable, records: Sequence[Record]) -> list[str]:
+    """Those of the paper first; in a setting of our own, those that were run."""
     recorded = tables.losses(records)
+    if any(record["table"] != base_name(record["table"]) for record in records):
+        return recorded
     return [*paper.values, *(loss for loss in recorded if loss not in paper.values)]
 
 

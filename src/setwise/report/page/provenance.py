@@ -28,19 +28,21 @@ class Source:
     date: str
 
 
-def commands_for(table: str, *, again: bool) -> list[str]:
+def commands_for(table: str, *, again: bool, losses: Sequence[str] = ()) -> list[str]:
     """What to type for a table of ours; for one that is recorded, to have it ``again``.
 
-    What is recorded is not trained a second time, and published records are not added to.
+    What is recorded is not trained a second time, and published records are not added to. Only the
+    ``losses`` are named, or none, which means all.
 
-    >>> commands_for("table4-best", again=False)
-    ['setwise reproduce table4 --preset best']
+    >>> commands_for("table4-best", again=False, losses=["SH"])
+    ['setwise reproduce table4 --preset best --losses SH']
     """
     base = base_name(table)
     preset = table.removeprefix(base).removeprefix("-") or "paper"
     before = [BEFORE[table]] if table in BEFORE else []
     elsewhere = " --results runs/again" if again else ""
-    commands = [*before, f"setwise reproduce {base} --preset {preset}"]
+    only = " ".join(["", "--losses", *losses]) if losses else ""
+    commands = [*before, f"setwise reproduce {base} --preset {preset}{only}"]
     return [f"{command}{elsewhere}" for command in commands]
 
 

@@ -24,7 +24,15 @@ from setwise.report.page.pieces import (
     subheading,
 )
 from setwise.report.page.provenance import commands_for, provenance, sources_of
-from setwise.report.paper import TABLES, PaperTable, base_name, heading, is_quick, paper_table
+from setwise.report.paper import (
+    LOSS_NAMES,
+    TABLES,
+    PaperTable,
+    base_name,
+    heading,
+    is_quick,
+    paper_table,
+)
 from setwise.report.tables import Record
 
 
@@ -76,8 +84,15 @@ def _body(
         parts += [subheading(f"How {name} was learned", level), _learning(paper, records)]
     if costs:
         parts.append(paragraph(tables.said_of_costs(costs)))
-    parts.append(provenance(commands_for(table, again=True), sources_of(records), name, level))
+    commands = commands_for(table, again=True, losses=_only(table, records))
+    parts.append(provenance(commands, sources_of(records), name, level))
     return joined(parts)
+
+
+def _only(table: str, records: Sequence[Record]) -> list[str]:
+    """The losses of a setting of our own, where not all of them were run."""
+    whole = table == base_name(table) or set(tables.losses(records)) == set(LOSS_NAMES)
+    return [] if whole else tables.losses(records)
 
 
 def _learning(paper: PaperTable, records: Sequence[Record]) -> Html:
