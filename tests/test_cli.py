@@ -290,8 +290,9 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(
-    command: list[str], tmp_path: Path, capsys: Captured
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminate"])
+def test_a_stop_saves_and_the_same_command_goes_on(
+    number: signal.Signals, command: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     """To the same results as without an interruption."""
     assert cli.main([*command, "--results", "whole"]) == 0
@@ -306,7 +307,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("table1-tiny: epoch 3 "):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
                 break
         _, said = process.communicate(timeout=60)
     finally:
@@ -334,13 +335,15 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
         assert resumed[run]["metrics"] == pytest.approx(record["metrics"], abs=1e-5)
 
 
-def test_a_second_ctrl_c_stops_at_once() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminate"])
+def test_a_second_signal_stops_at_once(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
     with interruptible() as interrupt:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         assert interrupt()
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is not interrupt.handle
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before
 
 
 def see(table: str, configs: list[Config], **options: Any) -> str:

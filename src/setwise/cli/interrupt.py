@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for a good moment."""
+"""Ctrl-C that waits for a good moment, and so does the SIGTERM by which schedulers end a job."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED = 130  # as shells count a process that Ctrl-C ended
+_SIGNALS = signal.SIGINT, signal.SIGTERM
 
 
 class Interrupt:
-    """Whether Ctrl-C was pressed; call it to ask."""
+    """Whether Ctrl-C was pressed, or the process was asked to end; call it to ask."""
 
     def __init__(self) -> None:
         self.pressed = False
@@ -27,10 +28,11 @@ class Interrupt:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Within, the first Ctrl-C is only noted; the second is a ``KeyboardInterrupt`` as ever."""
+    """Within, the first signal is only noted; the second is a ``KeyboardInterrupt`` as ever."""
     interrupt = Interrupt()
-    before = signal.signal(signal.SIGINT, interrupt.handle)
+    before = {number: signal.signal(number, interrupt.handle) for number in _SIGNALS}
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -37,7 +37,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "reproduce",
         help="train what a table of the paper shows",
         description="Trains the runs of a table that are not recorded yet, many networks at once, "
-        "and prints the table. Stopped by Ctrl-C, the same command goes on.",
+        "and prints the table. Stopped by Ctrl-C or SIGTERM, the same command goes on.",
     )
     parser.add_argument("table", choices=[*RECIPES, plans.TABLE], help="of the paper")
     presets = sorted({preset for recipes in RECIPES.values() for preset in recipes})

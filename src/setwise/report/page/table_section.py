@@ -84,8 +84,8 @@ def _body(
         parts += [subheading(f"How {name} was learned", level), _learning(paper, records)]
     if costs:
         parts.append(paragraph(tables.said_of_costs(costs)))
-    commands = commands_for(table, again=True, losses=_only(table, records))
-    parts.append(provenance(commands, sources_of(records), name, level))
+    again = commands_for(table, again=True, losses=_only(table, records))
+    parts.append(provenance(again, sources_of(records), name, level))
     return joined(parts)
 
 
