@@ -16,9 +16,10 @@ from setwise.report.paper import TABLES, PaperTable, heading, paper_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Characters of a column of a table: the widest cell and the space around it, and those that each
-# further decimal of our three numbers takes.
-COLUMN, DECIMAL = 30, 3
+# Characters of a column: the widest cell and the space around it.
+COLUMN = 30
+# Numbers of ours in a cell; each grows by a character with a further decimal.
+NUMBERS = 3
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -105,7 +106,7 @@ def show(console: Console, name: str, records: Sequence[tables.Record]) -> None:
 
 
 def _column(paper: PaperTable) -> int:
-    return COLUMN + DECIMAL * paper.extra_decimals
+    return COLUMN + NUMBERS * paper.extra_decimals
 
 
 def _heading(paper: PaperTable, scenario: str) -> str:
@@ -117,17 +118,17 @@ def _heading(paper: PaperTable, scenario: str) -> str:
 
 def _text(paper: PaperTable, loss: str, scenario: str, cell: tables.Cell | None) -> str:
     published = paper.value(loss, scenario)
-    before = "-" if published is None else paper.printed(published)
+    before = "-" if published is None else paper.format_paper(published)
     if cell is None:
         return f"{before} | no runs"
-    ours = [paper.ours(value) for value in (cell.best, cell.median, cell.worst)]
+    ours = [paper.format_ours(value) for value in (cell.best, cell.median, cell.worst)]
     if paper.reaches(cell.best, published):
         ours[0] = f"[bold]{ours[0]}[/bold]"
     text = f"{before} | {' '.join(ours)} ({cell.runs})"
     if _has_other_heldout(paper, cell):
         assert cell.heldout_best is not None
         assert cell.heldout_median is not None
-        best, middle = paper.ours(cell.heldout_best), paper.ours(cell.heldout_median)
+        best, middle = paper.format_ours(cell.heldout_best), paper.format_ours(cell.heldout_median)
         text += f"\n{'':{len(before)}} | {best} {middle} held out"
     return text
 
@@ -135,10 +136,9 @@ def _text(paper: PaperTable, loss: str, scenario: str, cell: tables.Cell | None)
 def _legend(paper: PaperTable, cells: Collection[tables.Cell]) -> str:
     heldout = any(_has_other_heldout(paper, cell) for cell in cells)
     second = "; below: best and median of what was held out" if heldout else ""
-    return (
-        f"paper | best median worst (runs): {paper.metric_name}{second}. "
-        f"Bold: not behind the paper at its {paper.decimals} decimals, unless that is a rate of 0."
-    )
+    bold = f"not behind the paper at its {paper.decimals} decimals, unless that is a rate of 0"
+    said = paper.other_scale or f"Bold: {bold}."
+    return f"paper | best median worst (runs): {paper.metric_name}{second}. {said}"
 
 
 def _has_other_heldout(paper: PaperTable, cell: tables.Cell) -> bool:

@@ -76,8 +76,9 @@ def section(name: str, records: Sequence[Record], costs: Sequence[Record] = ()) 
     if paper.metric != HELDOUT and any(cell.heldout_best is not None for cell in cells.values()):
         parts += ["\nThe same on what was held out; best / median.\n\n"]
         parts += [_markdown(columns, rows, lambda cell: _heldout(paper, cell))]
-    if said := tables.said_of_temperature(records):
-        parts += ["\n", _wrapped(said)]
+    for said in (paper.other_scale, tables.said_of_temperature(records)):
+        if said:
+            parts += ["\n", _wrapped(said)]
     parts += ["\n", _cost(records)]
     if costs:
         parts += ["\n", _wrapped(tables.said_of_costs(costs))]
@@ -116,17 +117,17 @@ def _quoted(paper: PaperTable) -> str:
 
 
 def _against_paper(paper: PaperTable, cell: Cell) -> str:
-    best, middle, worst = map(paper.ours, (cell.best, cell.median, cell.worst))
+    best, middle, worst = map(paper.format_ours, (cell.best, cell.median, cell.worst))
     if paper.reaches(cell.best, cell.paper):
         best = f"**{best}**"
-    before = "" if cell.paper is None else f"{paper.printed(cell.paper)}: "
+    before = "" if cell.paper is None else f"{paper.format_paper(cell.paper)}: "
     return f"{before}{best} / {middle} / {worst} ({cell.runs})"
 
 
 def _heldout(paper: PaperTable, cell: Cell) -> str:
     if cell.heldout_best is None or cell.heldout_median is None:
         return ""
-    return f"{paper.ours(cell.heldout_best)} / {paper.ours(cell.heldout_median)}"
+    return f"{paper.format_ours(cell.heldout_best)} / {paper.format_ours(cell.heldout_median)}"
 
 
 def _cost(records: Sequence[Record]) -> str:

@@ -31,6 +31,7 @@ def has_curves(paper: PaperTable, records: Sequence[Record]) -> bool:
 
 def draw_curves(name: str, paper: PaperTable, records: Sequence[Record], path: Path) -> None:
     """The table's number over the epochs: every run thin, the median of the seeds thick."""
+    measured = f" on {paper.curves_of}" if paper.curves_of else ""
 
     def panel(axes: Any, scenario: str, found: Sequence[Record]) -> None:
         ends: dict[str, float] = {}
@@ -49,7 +50,7 @@ def draw_curves(name: str, paper: PaperTable, records: Sequence[Record], path: P
 
     _draw(
         f"{heading(name)}. How it was learned",
-        "epoch. Thin: one run, thick: the median of the runs, whose end is named.",
+        f"epoch. Thin: one run{measured}, thick: the median of the runs, whose end is named.",
         paper.metric_name,
         paper,
         records,
@@ -78,8 +79,9 @@ def draw_cells(name: str, paper: PaperTable, records: Sequence[Record], path: Pa
                 axes.vlines(published, row - 0.42, row + 0.42, color="black", lw=1.7, zorder=3)
         if paper.metric in RATES:
             axes.set_xlim(-0.04, 1.04)
-        else:
-            axes.locator_params(axis="x", nbins=4)  # their numbers may be long
+        elif paper.better == "lower":
+            axes.set_xlim(left=0)
+            axes.locator_params(axis="x", nbins=4)  # the numbers at its ticks may be long
         axes.set_ylim(len(present) - 0.5, -0.5)
         axes.set_yticks(range(len(present)), present)
         for label, loss in zip(axes.get_yticklabels(), present, strict=True):

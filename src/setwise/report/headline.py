@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,9 +41,14 @@ def headline(results: Path) -> str:
         if not _is_whole(paper, found.get(name, ()))
     ]
     parts = ["".join(f"| {' | '.join(line)} |\n" for line in lines)]
-    for name, paper in TABLES.items():
-        if remark := tables.said_of_temperature(found.get(name, ())):
-            parts.append(f"Table {paper.number}: {remark}\n")
+    remarks: dict[str, list[str]] = defaultdict(list)
+    for name, records in found.items():
+        if name in TABLES:
+            for remark in (TABLES[name].other_scale, tables.said_of_temperature(records)):
+                remarks[remark].append(str(TABLES[name].number))
+    for remark, of in remarks.items():
+        if remark:
+            parts.append(f"Table{'s' if len(of) > 1 else ''} {' and '.join(of)}: {remark}\n")
     if missing:
         parts.append(f"Tables that are not or not wholly recorded yet: {', '.join(missing)}.\n")
     return "\n".join(parts)
@@ -68,8 +74,8 @@ def _label(paper: PaperTable, scenario: str) -> str:
 def _text(paper: PaperTable, cell: Cell | None) -> str:
     if cell is None:
         return ""
-    best, middle = paper.ours(cell.best), paper.ours(cell.median)
+    best, middle = paper.format_ours(cell.best), paper.format_ours(cell.median)
     if paper.reaches(cell.best, cell.paper):
         best = f"**{best}**"
-    before = "" if cell.paper is None else f"{paper.printed(cell.paper)}: "
+    before = "" if cell.paper is None else f"{paper.format_paper(cell.paper)}: "
     return f"{before}{best} / {middle}"

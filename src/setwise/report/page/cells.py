@@ -11,11 +11,12 @@ from setwise.report.page.pieces import EMPTY, Html, dots, element, joined, table
 from setwise.report.paper import LOSS_NAMES, PaperTable, base_name
 from setwise.report.tables import HELDOUT, Cell, Record
 
-HOLDS, BEHIND, FAILS, ABOVE, OTHER, MISSING = (
+HOLDS, BEHIND, FAILS, ABOVE, SCALE, OTHER, MISSING = (
     "holds",
     "behind the paper",
     "fails in both",
     "above the paper's 0",
+    "on another scale",
     "the paper has none",
     "not recorded yet",
 )
@@ -27,6 +28,8 @@ def verdict(paper: PaperTable, cell: Cell | None) -> str:
         return MISSING
     if cell.paper is None:
         return OTHER
+    if paper.other_scale:
+        return SCALE
     if paper.reaches(cell.best, cell.paper):
         return HOLDS
     if paper.fails(cell.paper):
@@ -51,7 +54,7 @@ def said_of(counted: Counter[str]) -> str:
     '11 of 12 hold; 1 behind the paper'
     """
     rest = {FAILS: "fail in both", ABOVE: ABOVE, BEHIND: BEHIND, MISSING: MISSING}
-    rest[OTHER] = "not in the paper"
+    rest |= {SCALE: "on another scale than the paper", OTHER: "not in the paper"}
     parts = [f"{counted[HOLDS]} of {counted.total()} hold"] if counted[HOLDS] else []
     parts += [f"{counted[name]} {words}" for name, words in rest.items() if counted[name]]
     return "; ".join(parts)
@@ -76,7 +79,7 @@ def table_of_cells(caption: str, paper: PaperTable, records: Sequence[Record]) -
 def table_of_the_paper(caption: str, paper: PaperTable) -> Html:
     """The numbers of the paper alone."""
     rows = [
-        [label, *(paper.printed(values[at]) for values in paper.values.values())]
+        [label, *(paper.format_paper(values[at]) for values in paper.values.values())]
         for at, label in enumerate(paper.scenarios.values())
     ]
     return table(caption, ["", *paper.values], rows)
@@ -97,16 +100,17 @@ def _cell(
     values, spread = [], []
     if cell is not None:
         runs = [r for r in records if (r["loss"], r["scenario"]) == (loss, scenario)]
-        values.append(element("span", paper.ours(cell.best), class_="best"))
+        best, middle, worst = map(paper.format_ours, (cell.best, cell.median, cell.worst))
+        values.append(element("span", best, class_="best"))
         spread.append(dots([tables.number(paper, run) for run in runs], published, ends, loss))
-        spread.append(_quiet(f"median {paper.ours(cell.median)}, worst {paper.ours(cell.worst)}"))
+        spread.append(_quiet(f"median {middle}, worst {worst}"))
         if paper.metric != HELDOUT and cell.heldout_best is not None:
             assert cell.heldout_median is not None
-            best, middle = paper.ours(cell.heldout_best), paper.ours(cell.heldout_median)
+            best, middle = map(paper.format_ours, (cell.heldout_best, cell.heldout_median))
             spread.append(_quiet(f"held out {best}, {middle}"))
         last.append(_quiet(f"{cell.runs} run{'s' if cell.runs != 1 else ''}"))
     if published is not None:
-        values.append(element("span", f"paper {paper.printed(published)}", class_="paper"))
+        values.append(element("span", f"paper {paper.format_paper(published)}", class_="paper"))
     elif cell is None:
         return EMPTY
     return element(

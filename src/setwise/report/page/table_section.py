@@ -78,8 +78,8 @@ def _body(
     else:
         said = f"Cells: {said_of(verdicts(paper, records))}."
     parts = [paragraph(element("strong", said)), table_of_cells(caption, paper, records)]
-    if temperature := tables.said_of_temperature(records):
-        parts.append(paragraph(temperature))
+    remarks = (paper.other_scale, tables.said_of_temperature(records))
+    parts += [paragraph(remark) for remark in remarks if remark]
     if has_curves(paper, records):
         parts += [subheading(f"How {name} was learned", level), _learning(paper, records)]
     if costs:
@@ -115,7 +115,8 @@ def _learning(paper: PaperTable, records: Sequence[Record]) -> Html:
                 decimals=paper.our_decimals,
             )
         )
-    note = "Thin: one run. Thick: the median of the runs, with its last value."
+    measured = f", measured on {paper.curves_of}" if paper.curves_of else ""
+    note = f"Thin: one run{measured}. Thick: the median of the runs, with its last value."
     return joined([element("p", note, class_="note"), gallery(drawings)])
 
 
