@@ -167,6 +167,9 @@ class Schedule:
     # Above 1 all outputs learn from all targets at first, so that none is left over in the end.
     softness: float = field(default=1.0, metadata=LATER)
     softness_until: float = field(default=0.6, metadata=LATER)
+    # The share of elements that get the look of others of their kind each time they are seen; see
+    # `setwise.experiments.recombine`.
+    recombined: float = field(default=0.0, metadata=LATER)
     # How often in a run the success is measured; it does not influence the training.
     evaluations: int = 40
 
@@ -177,7 +180,8 @@ class Schedule:
         _require("learning_rate", self.learning_rate >= 0, self, "not negative")
         for name in ("temperature_start", "temperature_end", "softness"):
             _require(name, getattr(self, name) > 0, self, "positive")
-        _require("cooldown", 0 <= self.cooldown <= 1, self, "a share from 0 to 1")
+        for name in ("cooldown", "recombined"):
+            _require(name, 0 <= getattr(self, name) <= 1, self, "a share from 0 to 1")
         for name in ("temperature_until", "softness_until"):
             _require(name, 0 < getattr(self, name) <= 1, self, "a share of (0, 1]")
 

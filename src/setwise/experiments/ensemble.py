@@ -18,6 +18,7 @@ from torch.func import functional_call, stack_module_state
 import setwise as sw
 from setwise.experiments.config import Config
 from setwise.experiments.randomness import random_order
+from setwise.experiments.recombine import Recombination
 from setwise.experiments.task import Task
 from setwise.features import Features
 
@@ -90,9 +91,11 @@ class Batch:
     All of it is computed from tensors on the device, so that a CUDA graph can hold it.
     """
 
-    def __init__(self, configs: Sequence[Config], task: Task) -> None:
+    def __init__(
+        self, configs: Sequence[Config], task: Task, recombine: Recombination | None = None
+    ) -> None:
         device = task.targets.device
-        self._task = task
+        self._task, self._recombine = task, recombine
         self._size = configs[0].schedule.batch
         self._seeds = torch.tensor([config.seed for config in configs], device=device)
         self._shuffled = torch.tensor([config.shuffle_target for config in configs], device=device)
@@ -112,14 +115,16 @@ class Batch:
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Inputs [K, b, ...] and targets [K, b, N, F] of the current step."""
-        targets = self._task.targets[self._rows]
+        inputs, targets = self._task.inputs[self._rows], self._task.targets[self._rows]
+        if self._recombine is not None:
+            inputs = targets = self._recombine(self._rows, self._seeds, self._epoch)
         seeds, rows = self._seeds.unsqueeze(-1), self._rows
         order = random_order(targets.shape[2], seeds, self._epoch.expand_as(seeds), rows)
         order = torch.where(
             self._shuffled[:, None, None], order, torch.arange(order.shape[-1], device=order.device)
         )
         targets = targets.gather(2, order.unsqueeze(-1).expand_as(targets))
-        return self._task.inputs[self._rows], targets
+        return inputs, targets
 
 
 def member_losses(

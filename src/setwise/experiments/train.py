@@ -20,6 +20,7 @@ from setwise.experiments.config import MEMBERWISE, Autoencoder, Config
 from setwise.experiments.ensemble import Batch, Ensemble, member_losses
 from setwise.experiments.evaluate import measured
 from setwise.experiments.graph import Repeated
+from setwise.experiments.recombine import Recombination
 from setwise.experiments.settings import generator_of, settings
 from setwise.experiments.task import DATA, Task, build_network, load_task
 from setwise.models import annealed_temperature
@@ -112,9 +113,11 @@ class Training:
                 f"examples to train on"
             )
         networks = [build_network(config, task) for config in self.configs]
+        share = self._schedule.recombined
+        recombine = Recombination(task, share, self._device) if share else None
         self.task = task.to(self._device)
         self.ensemble = Ensemble(networks, self._device, self._schedule.learning_rate)
-        self._batch = Batch(self.configs, self.task)
+        self._batch = Batch(self.configs, self.task, recombine)
         self._curve_rows = _evenly(self.task)
         self._names = [config.loss for config in self.configs]
         self._temperature = torch.tensor(self._schedule.temperature_start, device=self._device)

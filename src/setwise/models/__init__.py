@@ -11,7 +11,11 @@ from setwise.models.deep_sets import DeepSetsEncoder
 from setwise.models.equivariant import EquivariantRuleLearner
 from setwise.models.latent import BinaryConcrete, GumbelSoftmax, annealed_temperature
 from setwise.models.patch_autoencoder import PatchAutoencoder
-from setwise.models.prototypes import find_prototypes, start_at_prototypes
+from setwise.models.prototypes import (
+    find_prototypes,
+    pair_with_prototypes,
+    start_at_prototypes,
+)
 
 __all__ = [
     "BinaryConcrete",
@@ -23,5 +27,6 @@ __all__ = [
     "SetDecoder",
     "annealed_temperature",
     "find_prototypes",
+    "pair_with_prototypes",
     "start_at_prototypes",
 ]

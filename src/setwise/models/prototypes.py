@@ -63,6 +63,27 @@ def find_prototypes(sets: Tensor, features: Features, *, starts: int = 8, seed: 
 
 
 @torch.no_grad()
+def pair_with_prototypes(sets: Tensor, prototypes: Tensor, features: Features) -> Tensor:
+    """Which element of each of the sets [S, N, F] goes with each of the prototypes: [S, N].
+
+    Each gets exactly one, in the pairing that costs least cross entropy.
+
+    >>> from setwise.features import Bernoulli
+    >>> sets = torch.tensor([[[0.9, 0.1], [0.1, 0.8]], [[0.2, 0.9], [0.8, 0.1]]])
+    >>> pair_with_prototypes(sets, torch.tensor([[0.8, 0.1], [0.2, 0.9]]), Features(Bernoulli(2)))
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    check_sets(sets, features)
+    if prototypes.shape != sets.shape[1:]:
+        raise ValueError(
+            f"prototypes: expected shape {list(sets.shape[1:])}, one for each element of a set, "
+            f"got {list(prototypes.shape)}"
+        )
+    return _paired(sets, prototypes, features)[0]
+
+
+@torch.no_grad()
 def start_at_prototypes(
     model: SetAutoencoder, sets: Tensor, features: Features, prototypes: Tensor | None = None
 ) -> None:

@@ -1,0 +1,125 @@
+"""Elements look like others of their kind, stay where they are, and nothing else changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from setwise.experiments.config import Autoencoder, Config, PuzzleData, RulesData, Schedule
+from setwise.experiments.ensemble import Batch
+from setwise.experiments.recombine import Recombination
+from setwise.experiments.task import Task, load_task
+from setwise.experiments.train import Training
+from setwise.features import Bernoulli, Categorical, Features
+
+CPU = torch.device("cpu")
+FEATURES = Features(Bernoulli(4), Categorical(6), Bernoulli(1))
+TRAIN, HELD_OUT, KINDS = 40, 10, 3
+CONFIG = Config(
+    table="table3-tiny",
+    scenario="4",
+    loss="SH",
+    seed=0,
+    shuffle_input=True,
+    shuffle_target=False,
+    data=PuzzleData(),
+    network=Autoencoder(),
+    schedule=Schedule(epochs=1, batch=20),
+)
+
+
+def some_sets() -> Tensor:
+    """Three kinds, each with its own feature near 1, in random orders, and looks of their own."""
+    generator = torch.Generator().manual_seed(0)
+    states = TRAIN + HELD_OUT
+    looks = 0.1 + 0.05 * torch.rand(states, KINDS, 4, generator=generator)
+    looks[:, range(KINDS), range(KINDS)] += 0.8
+    places = torch.nn.functional.one_hot(torch.randint(6, (states, KINDS), generator=generator), 6)
+    # The last feature says how an element looks as well.
+    sets = torch.cat([looks, places, torch.rand(states, KINDS, 1, generator=generator)], dim=-1)
+    order = torch.rand(states, KINDS, generator=generator).argsort(-1)
+    return sets.gather(1, order.unsqueeze(-1).expand_as(sets))
+
+
+SETS = some_sets()
+TASK = Task(SETS, SETS, TRAIN, FEATURES)
+LOOK = torch.tensor([True] * 4 + [False] * 6 + [True])
+ROWS = torch.arange(TRAIN).unsqueeze(0)
+
+
+def recombined(share: float, seeds: Tensor, epoch: int = 0, rows: Tensor = ROWS) -> Tensor:
+    return Recombination(TASK, share, CPU)(rows, seeds, torch.tensor(epoch))
+
+
+def test_looks_come_from_the_same_kind_and_places_stay() -> None:
+    (found,) = recombined(1.0, torch.tensor([5]))
+    before = SETS[:TRAIN]
+    assert found[..., ~LOOK].equal(before[..., ~LOOK])
+    kind, kind_before = found[..., :KINDS].argmax(-1), before[..., :KINDS].argmax(-1)
+    assert kind.equal(kind_before)
+    # Each look is that of one element, whole, of some set that is trained on.
+    same = (found[:, :, None, LOOK] == before.flatten(0, 1)[:, LOOK]).all(-1)  # [S, N, S N]
+    assert same.sum(-1).eq(1).all()
+    source = same.long().argmax(-1) // KINDS
+    assert (source != ROWS[0].unsqueeze(-1)).float().mean() > 0.9
+    # The elements of a set get theirs from different sets.
+    assert (source[:, 0] != source[:, 1]).float().mean() > 0.9
+
+
+def test_the_share() -> None:
+    changed = []
+    for epoch in range(50):
+        (found,) = recombined(0.25, torch.tensor([0]), epoch)
+        changed.append((found != SETS[:TRAIN]).any(-1))
+    assert torch.stack(changed).float().mean().item() == pytest.approx(0.25, abs=0.02)
+    assert torch.stack(changed).float().mean(0).max() < 0.6  # not always the same elements
+
+
+def test_a_member_is_the_same_alone_and_among_others() -> None:
+    together = recombined(0.5, torch.tensor([3, 4]), epoch=7, rows=ROWS.expand(2, -1))
+    assert together[1].equal(recombined(0.5, torch.tensor([4]), epoch=7)[0])
+    assert not together[0].equal(together[1])
+    assert not together[0].equal(recombined(0.5, torch.tensor([3]), epoch=8)[0])
+
+
+def test_a_batch_asks_for_what_it_shows() -> None:
+    """Inputs and targets are the same sets, recombined, those of a target in its own order."""
+    task, shuffled = TASK, replace(CONFIG, shuffle_target=True)
+    batch = Batch([CONFIG, shuffled], task, Recombination(task, 0.5, CPU))
+    batch.begin(3)
+    batch.move(1)
+    inputs, targets = batch.draw()
+    assert targets[0].equal(inputs[0])
+    assert not targets[1].equal(inputs[1])
+    assert targets.sort(dim=2).values.equal(inputs.sort(dim=2).values)
+    plain = Batch([CONFIG, shuffled], task)
+    plain.begin(3)
+    plain.move(1)
+    share = (inputs != plain.draw()[0]).any(-1).float().mean().item()
+    assert share == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("data", [PuzzleData(states=20, train=10), RulesData(train=20, test=5)])
+def test_data_without_looks_are_refused(data: PuzzleData | RulesData) -> None:
+    with pytest.raises(ValueError, match=r"recombined 0.5 needs data whose inputs are the sets"):
+        Recombination(load_task(data), 0.5, CPU)
+    choices = Features(Categorical(5), Categorical(6))
+    with pytest.raises(ValueError, match="needs elements that look like something"):
+        Recombination(replace(TASK, features=choices), 0.5, CPU)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_training_recombines(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
+    schedule = replace(CONFIG.schedule, recombined=share)
+    training = Training([replace(CONFIG, network=network, schedule=schedule)], "cpu")
+    training._batch.begin(0)
+    training._batch.move(0)
+    shown, _ = training._batch.draw()
+    known = (shown[0].unsqueeze(1) == SETS).all(-1).all(-1).any(-1)
+    assert known.all() if share == 0 else known.float().mean() < 0.5
+    assert training.run()[0].metrics["loss"] > 0
