@@ -8,7 +8,13 @@ import pytest
 import torch
 
 import setwise as sw
-from setwise.models import GumbelSoftmax, SetAutoencoder, find_prototypes, start_at_prototypes
+from setwise.models import (
+    GumbelSoftmax,
+    SetAutoencoder,
+    find_prototypes,
+    pair_with_prototypes,
+    start_at_prototypes,
+)
 
 FEATURES = sw.Features(sw.Bernoulli(3), sw.Categorical(4, scored_as="bernoulli"))
 
@@ -96,6 +102,33 @@ def test_prototypes_of_gaussian_features_are_means() -> None:
 def test_prototypes_need_sets(sets: torch.Tensor, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         find_prototypes(sets, FEATURES)
+
+
+def test_pairs_are_those_of_least_cost() -> None:
+    """Beside all pairings, which the costs of an assignment loss decide between."""
+    sets = torch.rand(6, 3, 5, generator=torch.Generator().manual_seed(2))
+    features, prototypes = sw.Features(sw.Bernoulli(5)), torch.rand(3, 5).mul(0.9).add(0.05)
+    found = pair_with_prototypes(sets, prototypes.double(), features)
+    logits = features.from_probs(prototypes)
+    for one, pairing in zip(sets, found.tolist(), strict=True):
+        costs = {
+            order: sw.ordered_cross_entropy(logits, one[list(order)], features).item()
+            for order in itertools.permutations(range(3))
+        }
+        assert tuple(pairing) == min(costs, key=costs.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("prototypes", "problem"),
+    [
+        (torch.rand(3, 7), r"prototypes: expected shape \[2, 7\].*got \[3, 7\]"),
+        (torch.full((2, 7), 16.0), "prototypes: must be probabilities"),
+        (torch.full((2, 7), torch.nan), "prototypes: .*found values from nan"),
+    ],
+)
+def test_pairs_need_prototypes(prototypes: torch.Tensor, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        pair_with_prototypes(grey_sets(), prototypes, FEATURES)
 
 
 def test_a_start_that_does_not_fit_changes_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from setwise.experiments.config import Autoencoder, Config, PuzzleData, RulesDat
 from setwise.experiments.ensemble import Batch
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.task import Task, load_task
-from setwise.experiments.train import Training
+from setwise.experiments.train import StoppedError, Training
 from setwise.features import Bernoulli, Categorical, Features
 
 CPU = torch.device("cpu")
@@ -106,9 +107,14 @@ def test_a_batch_asks_for_what_it_shows() -> None:
 def test_data_without_looks_are_refused(data: PuzzleData | RulesData) -> None:
     with pytest.raises(ValueError, match=r"recombined 0.5 needs data whose inputs are the sets"):
         Recombination(load_task(data), 0.5, CPU)
-    choices = Features(Categorical(5), Categorical(6))
-    with pytest.raises(ValueError, match="needs elements that look like something"):
-        Recombination(replace(TASK, features=choices), 0.5, CPU)
+
+
+@pytest.mark.parametrize(
+    "features", [Features(Categorical(5), Categorical(6)), Features(Bernoulli(11))]
+)
+def test_elements_need_a_look_and_a_place(features: Features) -> None:
+    with pytest.raises(ValueError, match="some features that say how an element looks and some"):
+        Recombination(replace(TASK, features=features), 0.5, CPU)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
@@ -123,3 +129,20 @@ def test_training_recombines(share: float, monkeypatch: pytest.MonkeyPatch) -> N
     known = (shown[0].unsqueeze(1) == SETS).all(-1).all(-1).any(-1)
     assert known.all() if share == 0 else known.float().mean() < 0.5
     assert training.run()[0].metrics["loss"] > 0
+
+
+def test_a_stopped_training_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
+    schedule = replace(CONFIG.schedule, epochs=4, evaluations=4, recombined=0.5)
+    config = replace(CONFIG, network=network, schedule=schedule)
+    (whole,) = Training([config], "cpu").run()
+    seen: list[int] = []
+    with pytest.raises(StoppedError):
+        Training([config], "cpu", tmp_path / "x.ckpt").run(
+            lambda progress: seen.append(progress.epoch), lambda: len(seen) == 2
+        )
+    (resumed,) = Training([config], "cpu", tmp_path / "x.ckpt").run()
+    assert resumed == whole

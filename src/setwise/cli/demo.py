@@ -30,8 +30,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="see it work in a minute or two: sets are learned and planned with",
         description="Trains a set autoencoder with set cross entropy, beside one with the cross "
         "entropy that minds the order; plans in its codes with Fast Downward, checks the plan, and "
-        "writes a page about it. Stopped by Ctrl-C, the same command goes on. The exit code is 0 "
-        "if the plan is valid, 1 if it is not, and 2 if the command could not be run.",
+        "writes a page about it. Stopped by Ctrl-C or SIGTERM, the same command goes on. The exit "
+        "code is 0 if the plan is valid, 1 if it is not, and 2 if the command could not be run.",
     )
     add = parser.add_argument
     add("--output", type=Path, default=FOLDER, metavar="DIR", help="default: %(default)s")

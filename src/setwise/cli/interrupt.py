@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-INTERRUPTED = 130  # as shells count a process that Ctrl-C ended
+# As shells count a process that Ctrl-C ended. It says that the same command would go on, and so
+# it is the same after SIGTERM.
+INTERRUPTED = 130
 _SIGNALS = signal.SIGINT, signal.SIGTERM
 
 

@@ -115,8 +115,9 @@ class Batch:
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Inputs [K, b, ...] and targets [K, b, N, F] of the current step."""
-        inputs, targets = self._task.inputs[self._rows], self._task.targets[self._rows]
-        if self._recombine is not None:
+        if self._recombine is None:
+            inputs, targets = self._task.inputs[self._rows], self._task.targets[self._rows]
+        else:
             inputs = targets = self._recombine(self._rows, self._seeds, self._epoch)
         seeds, rows = self._seeds.unsqueeze(-1), self._rows
         order = random_order(targets.shape[2], seeds, self._epoch.expand_as(seeds), rows)

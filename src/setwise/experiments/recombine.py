@@ -18,15 +18,14 @@ from setwise.experiments.task import Task
 from setwise.features import Categorical
 from setwise.models import pair_with_prototypes
 
-# What a hash is for.
-_WHETHER, _WHENCE = 0, 1
 _STEPS = 2**20  # in which chances are counted
 
 
 class Recombination:
     """Gives a ``share`` of all elements another look, in training only.
 
-    The look is all features but choices among classes, which say where an element is.
+    The look is all features but choices among classes, which say where an element is, as in
+    `setwise.experiments.blocks`.
     """
 
     def __init__(self, task: Task, share: float, device: torch.device) -> None:
@@ -36,10 +35,11 @@ class Recombination:
                 f"element by element; with this data, leave it at 0"
             )
         chosen = [isinstance(block, Categorical) for block in task.features.blocks]
-        if all(chosen):
+        if all(chosen) or not any(chosen):
             raise ValueError(
-                f"schedule: recombined {share} needs elements that look like something, got "
-                f"choices among classes alone, {task.features}; leave it at 0"
+                f"schedule: recombined {share} needs some features that say how an element looks "
+                f"and some choices among classes that say where it is, got {task.features}; leave "
+                f"it at 0"
             )
         sets = task.targets[: task.train]
         of_kind = pair_with_prototypes(sets, task.prototypes, task.features)
@@ -52,9 +52,11 @@ class Recombination:
 
     def __call__(self, rows: Tensor, seeds: Tensor, epoch: Tensor) -> Tensor:
         """The sets of these rows [K, b], recombined by the seeds [K] of members: [K, b, N, F]."""
-        element = torch.arange(self._kind.shape[1], device=rows.device)
-        keys = seeds[:, None, None], epoch, rows.unsqueeze(-1), element
-        other = hashed(*keys, _WHENCE) % len(self._sets)  # [K, b, N]
+        size = self._kind.shape[1]
+        keys = seeds[:, None, None], epoch, rows.unsqueeze(-1)
+        # Each question has numbers of its own; those below ``size`` ask for the order of a set.
+        whence, whether = torch.arange(size, 3 * size, device=rows.device).split(size)
+        other = hashed(*keys, whence) % len(self._sets)  # [K, b, N]
         looks = self._sets[other, self._of_kind[other, self._kind[rows]]]
-        taken = hashed(*keys, _WHETHER) % _STEPS < self._chance
+        taken = hashed(*keys, whether) % _STEPS < self._chance
         return torch.where(taken.unsqueeze(-1) & self._is_look, looks, self._sets[rows])

@@ -75,12 +75,13 @@ def pair_with_prototypes(sets: Tensor, prototypes: Tensor, features: Features) -
             [1, 0]])
     """
     check_sets(sets, features)
+    check_sets(prototypes.unsqueeze(0), features, "prototypes")
     if prototypes.shape != sets.shape[1:]:
         raise ValueError(
             f"prototypes: expected shape {list(sets.shape[1:])}, one for each element of a set, "
             f"got {list(prototypes.shape)}"
         )
-    return _paired(sets, prototypes, features)[0]
+    return _paired(sets, prototypes.to(sets), features)[0]
 
 
 @torch.no_grad()
@@ -120,16 +121,16 @@ def start_at_prototypes(
     last.bias.copy_(bias)
 
 
-def check_sets(sets: Tensor, features: Features) -> None:
+def check_sets(sets: Tensor, features: Features, name: str = "sets") -> None:
     """Refuse what are not some sets of elements of these features."""
-    check_floats("sets", sets, "[S, N, F]", 3, features.width)
+    check_floats(name, sets, "[S, N, F]", 3, features.width)
     if sets.dim() != 3 or 0 in sets.shape:
         raise ValueError(
-            f"sets: expected at least one, of shape [S, N, F], got {tuple(sets.shape)}"
+            f"{name}: expected at least one, of shape [S, N, F], got {tuple(sets.shape)}"
         )
     for block, part in zip(features.blocks, features.split(sets), strict=True):
         if block.targets_are_probabilities:
-            values.require("sets", part, 0.0, 1.0, "must be probabilities in [0, 1]")
+            values.require(name, part, 0.0, 1.0, "must be probabilities in [0, 1]")
 
 
 def as_logits(elements: Tensor, features: Features) -> Tensor:

@@ -48,7 +48,7 @@ def headline(results: Path) -> str:
                 remarks[remark].append(str(TABLES[name].number))
     for remark, of in remarks.items():
         if remark:
-            parts.append(f"Table{'s' if len(of) > 1 else ''} {' and '.join(of)}: {remark}\n")
+            parts.append(f"Table{'s' if len(of) > 1 else ''} {', '.join(of)}: {remark}\n")
     if missing:
         parts.append(f"Tables that are not or not wholly recorded yet: {', '.join(missing)}.\n")
     return "\n".join(parts)

@@ -31,8 +31,8 @@ class Source:
 def commands_for(table: str, *, again: bool, losses: Sequence[str] = ()) -> list[str]:
     """What to type for a table of ours; for one that is recorded, to have it ``again``.
 
-    What is recorded is not trained a second time, and published records are not added to. Only the
-    ``losses`` are named, or none, which means all.
+    What is recorded is not trained a second time, and published records are not added to.
+    ``losses`` restricts the command to these; none means all.
 
     >>> commands_for("table4-best", again=False, losses=["SH"])
     ['setwise reproduce table4 --preset best --losses SH']

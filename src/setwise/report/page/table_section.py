@@ -25,7 +25,6 @@ from setwise.report.page.pieces import (
 )
 from setwise.report.page.provenance import commands_for, provenance, sources_of
 from setwise.report.paper import (
-    LOSS_NAMES,
     TABLES,
     PaperTable,
     base_name,
@@ -91,7 +90,8 @@ def _body(
 
 def _only(table: str, records: Sequence[Record]) -> list[str]:
     """The losses of a setting of our own, where not all of them were run."""
-    whole = table == base_name(table) or set(tables.losses(records)) == set(LOSS_NAMES)
+    every = set(TABLES[base_name(table)].values)
+    whole = table == base_name(table) or set(tables.losses(records)) == every
     return [] if whole else tables.losses(records)
 
 
