@@ -85,7 +85,9 @@ def test_more_states_than_can_be_listed(capsys: Captured) -> None:
 
 
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path: Path, capsys: Captured) -> None:
-    command = ["data", "blocksworld", *SMALL, "--states", "all", "--workers", "2"]
+    # Many rays, so that some pictures are still to be drawn when the signal comes, however late.
+    slowly = [*SMALL[:-1], "128"]
+    command = ["data", "blocksworld", *slowly, "--states", "all", "--workers", "2"]
     process = subprocess.Popen(
         [sys.executable, "-m", "setwise.cli", *command],
         cwd=tmp_path,
