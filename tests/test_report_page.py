@@ -229,16 +229,16 @@ class TestInTheBrowser:
         assert cells["table2"]["(1) input fixed, target fixed", "SH"] == (
             "paper 0.60 not recorded yet"
         )
-        assert cells["table3"][label, "SH"].startswith("0.07 paper 0.07 median 0.09, worst 0.20")
-        assert cells["table3"][label, "SH"].endswith("holds 3 runs")
-        assert cells["table3"][label, "H"].endswith("behind the paper 1 run")
-        assert cells["table3"][label, "A1H"].endswith("holds 1 run")
+        assert cells["table3"][label, "SH"] == (
+            "0.0740 paper 0.07 median 0.0900, worst 0.2000 held out 0.0370, 0.0450 "
+            "on another scale 3 runs"
+        )
         # Of 20 cells, a row of our own among them, 14 have no runs.
         assert told["table2"] == (
             "Cells: 2 of 20 hold; 1 fail in both; 1 above the paper's 0; 1 behind the paper; "
             "14 not recorded yet; 1 not in the paper."
         )
-        assert told["table3"] == "Cells: 2 of 16 hold; 1 behind the paper; 13 not recorded yet."
+        assert told["table3"] == ("Cells: 13 not recorded yet; 3 on another scale than the paper.")
 
     def test_each_number_says_where_it_comes_from(self, chromium: Browser, whole: Path) -> None:
         """Every list for itself, with the heading and the command above it."""
