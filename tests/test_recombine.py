@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from setwise.experiments.config import Autoencoder, Config, PuzzleData, RulesData, Schedule
+from setwise.experiments.config import Autoencoder, PuzzleData, RulesData, Schedule
 from setwise.experiments.ensemble import Batch
+from setwise.experiments.recipes import table3
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.task import Task, load_task
 from setwise.experiments.train import StoppedError, Training
@@ -19,17 +20,8 @@ from setwise.features import Bernoulli, Categorical, Features
 CPU = torch.device("cpu")
 FEATURES = Features(Bernoulli(4), Categorical(6), Bernoulli(1))
 TRAIN, HELD_OUT, KINDS = 40, 10, 3
-CONFIG = Config(
-    table="table3-tiny",
-    scenario="4",
-    loss="SH",
-    seed=0,
-    shuffle_input=True,
-    shuffle_target=False,
-    data=PuzzleData(),
-    network=Autoencoder(),
-    schedule=Schedule(epochs=1, batch=20),
-)
+# In scenario 2 inputs are shuffled and targets are not.
+CONFIG = replace(table3.paper("2", "SH", seed=0), schedule=Schedule(epochs=1, batch=20))
 
 
 def some_sets() -> Tensor:

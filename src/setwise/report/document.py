@@ -76,9 +76,8 @@ def section(name: str, records: Sequence[Record], costs: Sequence[Record] = ()) 
     if paper.metric != HELDOUT and any(cell.heldout_best is not None for cell in cells.values()):
         parts += ["\nThe same on what was held out; best / median.\n\n"]
         parts += [_markdown(columns, rows, lambda cell: _heldout(paper, cell))]
-    for said in (paper.other_scale, tables.said_of_temperature(records)):
-        if said:
-            parts += ["\n", _wrapped(said)]
+    for said in tables.remarks(paper, records):
+        parts += ["\n", _wrapped(said)]
     parts += ["\n", _cost(records)]
     if costs:
         parts += ["\n", _wrapped(tables.said_of_costs(costs))]

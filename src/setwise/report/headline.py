@@ -42,13 +42,11 @@ def headline(results: Path) -> str:
     ]
     parts = ["".join(f"| {' | '.join(line)} |\n" for line in lines)]
     remarks: dict[str, list[str]] = defaultdict(list)
-    for name, records in found.items():
-        if name in TABLES:
-            for remark in (TABLES[name].other_scale, tables.said_of_temperature(records)):
-                remarks[remark].append(str(TABLES[name].number))
+    for name in (name for name in TABLES if name in found):
+        for remark in tables.remarks(TABLES[name], found[name]):
+            remarks[remark].append(str(TABLES[name].number))
     for remark, of in remarks.items():
-        if remark:
-            parts.append(f"Table{'s' if len(of) > 1 else ''} {', '.join(of)}: {remark}\n")
+        parts.append(f"Table{'s' if len(of) > 1 else ''} {', '.join(of)}: {remark}\n")
     if missing:
         parts.append(f"Tables that are not or not wholly recorded yet: {', '.join(missing)}.\n")
     return "\n".join(parts)

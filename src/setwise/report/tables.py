@@ -132,6 +132,11 @@ def seconds(records: Sequence[Record]) -> float:
     return sum(float(record["seconds"]) / record["members"] for record in records)
 
 
+def remarks(paper: PaperTable, records: Sequence[Record]) -> list[str]:
+    """What must be said beside the numbers of a table, a sentence or two each."""
+    return [said for said in (paper.other_scale, said_of_temperature(records)) if said]
+
+
 def said_of_temperature(records: Sequence[Record]) -> str:
     """Where the set cross entropy began at another temperature than the paper's, what it was."""
     configs = [record["config"] for record in records if record["loss"] == "SH"]

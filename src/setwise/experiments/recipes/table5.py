@@ -23,9 +23,8 @@ def blocks(loss: Loss, seed: int) -> Config:
     They show few of the combinations of materials and places, which the network would remember.
     Recombined, it sees ever new ones, and so needs no dropout, which blurs what it puts out.
     """
-    base = table3.paper("4", loss, seed)
     return replace(
-        base,
+        table3.paper("4", loss, seed),
         table="networks5",
         data=BLOCKS,
         network=Autoencoder(start_at_prototypes=True, dropout=0.0),

@@ -77,8 +77,7 @@ def _body(
     else:
         said = f"Cells: {said_of(verdicts(paper, records))}."
     parts = [paragraph(element("strong", said)), table_of_cells(caption, paper, records)]
-    remarks = (paper.other_scale, tables.said_of_temperature(records))
-    parts += [paragraph(remark) for remark in remarks if remark]
+    parts += [paragraph(remark) for remark in tables.remarks(paper, records)]
     if has_curves(paper, records):
         parts += [subheading(f"How {name} was learned", level), _learning(paper, records)]
     if costs:
