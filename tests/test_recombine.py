@@ -24,10 +24,9 @@ TRAIN, HELD_OUT, KINDS = 40, 10, 3
 CONFIG = replace(table3.paper("2", "SH", seed=0), schedule=Schedule(epochs=1, batch=20))
 
 
-def some_sets() -> Tensor:
+def some_sets(states: int = TRAIN + HELD_OUT) -> Tensor:
     """Three kinds, each with its own feature near 1, in random orders, and looks of their own."""
     generator = torch.Generator().manual_seed(0)
-    states = TRAIN + HELD_OUT
     looks = 0.1 + 0.05 * torch.rand(states, KINDS, 4, generator=generator)
     looks[:, range(KINDS), range(KINDS)] += 0.8
     places = torch.nn.functional.one_hot(torch.randint(6, (states, KINDS), generator=generator), 6)
@@ -60,6 +59,18 @@ def test_looks_come_from_the_same_kind_and_places_stay() -> None:
     assert (source != ROWS[0].unsqueeze(-1)).float().mean() > 0.9
     # The elements of a set get theirs from different sets.
     assert (source[:, 0] != source[:, 1]).float().mean() > 0.9
+
+
+def test_looks_come_from_nearby() -> None:
+    """Among 600 sets, more than enough have an element of the same kind at the very same place."""
+    sets = some_sets(600)
+    task = Task(sets, sets, 600, FEATURES)
+    rows = torch.arange(600).unsqueeze(0)
+    (found,) = Recombination(task, 1.0, CPU)(rows, torch.tensor([5]), torch.tensor(0))
+    # The last feature is a number of its own for every element.
+    source = (found[..., -1, None] == sets[..., -1].flatten()).long().argmax(-1)
+    assert sets.flatten(0, 1)[source][..., ~LOOK].equal(sets[..., ~LOOK])
+    assert (source != torch.arange(1800).reshape(600, 3)).float().mean() > 0.9
 
 
 def test_the_share() -> None:
@@ -105,7 +116,7 @@ def test_data_without_looks_are_refused(data: PuzzleData | RulesData) -> None:
     "features", [Features(Categorical(5), Categorical(6)), Features(Bernoulli(11))]
 )
 def test_elements_need_a_look_and_a_place(features: Features) -> None:
-    with pytest.raises(ValueError, match="some features that say how an element looks and some"):
+    with pytest.raises(ValueError, match=r"with recombined 0\.5, features: expected some"):
         Recombination(replace(TASK, features=features), 0.5, CPU)
 
 

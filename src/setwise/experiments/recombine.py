@@ -1,32 +1,35 @@
 """New sets out of the ones to train on: elements that look like others of their kind.
 
-Legend: K ensemble members, b sets of a batch, S sets to train on, N elements and kinds, F features.
+Legend: K ensemble members, b sets of a batch, S sets to train on, N elements and kinds, F features,
+D donors.
 
 A few sets show few combinations of what their elements may look like, and a network remembers which
 go together. Here, an element keeps its place and gets the look of an element of the same kind in
 another set. Kinds are not told: they are the prototypes that elements are paired with, so that a
 set has one element of each kind.
+
+What an element looks like also depends on where it is: seen from another side, lit otherwise, cut
+to a box of another form. So its donors are those of its kind that lie nearest to it.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy.spatial import cKDTree  # type: ignore[import-untyped]
 from torch import Tensor
 
+from setwise.experiments.look_and_place import LookAndPlace
 from setwise.experiments.randomness import hashed
 from setwise.experiments.task import Task
-from setwise.features import Categorical
 from setwise.models import pair_with_prototypes
 
+_DONORS = 32  # of a look, the element itself among them
 _STEPS = 2**20  # in which chances are counted
 
 
 class Recombination:
-    """Gives a ``share`` of all elements another look, in training only.
-
-    The look is all features but choices among classes, which say where an element is, as in
-    `setwise.experiments.blocks`.
-    """
+    """Gives a ``share`` of all elements the look of a donor, in training only."""
 
     def __init__(self, task: Task, share: float, device: torch.device) -> None:
         if task.elements is not None or not task.reconstructs:
@@ -34,20 +37,18 @@ class Recombination:
                 f"schedule: recombined {share} needs data whose inputs are the sets to produce, "
                 f"element by element; with this data, leave it at 0"
             )
-        chosen = [isinstance(block, Categorical) for block in task.features.blocks]
-        if all(chosen) or not any(chosen):
-            raise ValueError(
-                f"schedule: recombined {share} needs some features that say how an element looks "
-                f"and some choices among classes that say where it is, got {task.features}; leave "
-                f"it at 0"
-            )
+        try:
+            parts = LookAndPlace(task.features)
+        except ValueError as error:
+            raise ValueError(f"schedule: with recombined {share}, {error}; leave it at 0") from None
         sets = task.targets[: task.train]
         of_kind = pair_with_prototypes(sets, task.prototypes, task.features)
+        donors = _nearest_sets(parts.place(sets), of_kind)
         self._sets = sets.to(device)
         self._of_kind = of_kind.to(device)  # [S, N], the element of each kind
         self._kind = of_kind.argsort(-1).to(device)  # [S, N], the kind of each element
-        widths = torch.tensor(task.features.widths)
-        self._is_look = ~torch.tensor(chosen).repeat_interleave(widths).to(device)
+        self._donors = donors.to(device)  # [S, N, D], sets by the kind that is to get a look
+        self._is_look = parts.is_look.to(device)
         self._chance = round(share * _STEPS)
 
     def __call__(self, rows: Tensor, seeds: Tensor, epoch: Tensor) -> Tensor:
@@ -56,7 +57,24 @@ class Recombination:
         keys = seeds[:, None, None], epoch, rows.unsqueeze(-1)
         # Each question has numbers of its own; those below ``size`` ask for the order of a set.
         whence, whether = torch.arange(size, 3 * size, device=rows.device).split(size)
-        other = hashed(*keys, whence) % len(self._sets)  # [K, b, N]
-        looks = self._sets[other, self._of_kind[other, self._kind[rows]]]
+        kind = self._kind[rows]  # [K, b, N]
+        which = hashed(*keys, whence) % self._donors.shape[-1]
+        other = self._donors[rows.unsqueeze(-1), kind, which]
+        looks = self._sets[other, self._of_kind[other, kind]]
         taken = hashed(*keys, whether) % _STEPS < self._chance
         return torch.where(taken.unsqueeze(-1) & self._is_look, looks, self._sets[rows])
+
+
+def _nearest_sets(places: Tensor, of_kind: Tensor) -> Tensor:
+    """For each kind of each set, the sets [S, N, D] that have theirs nearest, by places [S, N, Q].
+
+    How far apart two places are is the sum over their coordinates.
+    """
+    count = min(_DONORS, len(places))
+    of_a_kind = places.gather(1, of_kind.unsqueeze(-1).expand_as(places)).cpu().numpy()
+    found = []
+    for kind in range(of_kind.shape[1]):
+        where = of_a_kind[:, kind]
+        _, sets = cKDTree(where).query(where, k=count, p=1)
+        found.append(sets.reshape(len(where), count))
+    return torch.from_numpy(np.stack(found, axis=1).astype(np.int64))

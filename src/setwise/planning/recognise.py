@@ -23,7 +23,8 @@ from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
-from setwise.features import Categorical, Features
+from setwise.experiments.look_and_place import LookAndPlace
+from setwise.features import Features
 
 _NUMBERS_AT_ONCE = 2**24  # of costs or distances held in memory
 _LEAST = 1e-6  # of what is divided by
@@ -43,15 +44,9 @@ class Recogniser:
                 f"vectors: expected shape {list(expected)}, the blocks of every state of {world}, "
                 f"got {tuple(vectors.shape)}"
             )
-        chosen = [isinstance(block, Categorical) for block in features.blocks]
-        if all(chosen) or not any(chosen):
-            raise ValueError(
-                f"features: expected some that say how a block looks and some choices among "
-                f"classes that say where it is, got {features}"
-            )
-        self.features = features
+        self._parts = LookAndPlace(features)
         states = world.states()
-        look, place = self._parts(vectors)
+        look, place = self._parts.look(vectors), self._parts.place(vectors)
         # Products of matrices give distances fast, and exactly enough near the origin alone.
         self._middle = look.mean((0, 1))
         look = look - self._middle
@@ -78,7 +73,7 @@ class Recogniser:
         return torch.cat(ranks), torch.cat(doubts).where(finite, torch.inf)
 
     def _nearest(self, objects: Tensor) -> tuple[Tensor, Tensor]:
-        look, place = self._parts(objects)
+        look, place = self._parts.look(objects), self._parts.place(objects)
         look = look - self._middle
         to_kind = torch.stack([_to_nearest(look, pictures) for pictures in self._looks], dim=-1)
         to_kind /= self._look_unit  # [B, N, K]
@@ -96,13 +91,6 @@ class Recogniser:
             look = looks / others.amin(-1).clamp(min=_LEAST)
             doubts.append(torch.stack([look, places / _ELSEWHERE], dim=-1))
         return ranks, torch.stack(doubts)
-
-    def _parts(self, elements: Tensor) -> tuple[Tensor, Tensor]:
-        """Looks [*, A] and places [*, Q], the number of the class chosen by each coordinate."""
-        parts = list(zip(self.features.blocks, self.features.split(elements), strict=True))
-        look = [part for block, part in parts if not isinstance(block, Categorical)]
-        place = [part.argmax(-1) for block, part in parts if isinstance(block, Categorical)]
-        return torch.cat(look, dim=-1), torch.stack(place, dim=-1).float()
 
 
 def _usual_distance(looks: list[Tensor]) -> Tensor:

@@ -28,7 +28,7 @@ def blocks(loss: Loss, seed: int) -> Config:
         table="networks5",
         data=BLOCKS,
         network=Autoencoder(start_at_prototypes=True, dropout=0.0),
-        schedule=replace(table3.PAPER, epochs=2800, recombined=0.5),
+        schedule=replace(table3.PAPER, epochs=5600, recombined=0.5),
     )
 
 

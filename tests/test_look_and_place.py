@@ -1,0 +1,25 @@
+"""Which features are a look and which a place, whatever their order."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from setwise.experiments.look_and_place import LookAndPlace
+from setwise.features import Bernoulli, Categorical, Features, Gaussian
+
+FEATURES = Features(Categorical(2), Gaussian(2), Categorical(3), Bernoulli(1))
+
+
+def test_parts_in_any_order() -> None:
+    parts = LookAndPlace(FEATURES)
+    elements = torch.tensor([[[0.1, 0.9, -3.0, 4.0, 0.6, 0.2, 0.2, 0.5]]])
+    assert parts.look(elements).tolist() == torch.tensor([[[-3.0, 4.0, 0.5]]]).tolist()
+    assert parts.place(elements).tolist() == [[[1.0, 0.0]]]
+    assert parts.is_look.tolist() == [False, False, True, True, False, False, False, True]
+
+
+@pytest.mark.parametrize("features", [Features(Categorical(5)), Features(Bernoulli(2))])
+def test_both_are_needed(features: Features) -> None:
+    with pytest.raises(ValueError, match="how an element looks and some choices among classes"):
+        LookAndPlace(features)
