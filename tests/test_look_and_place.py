@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from setwise.experiments.look_and_place import LookAndPlace
+from setwise.data.look_and_place import LookAndPlace
 from setwise.features import Bernoulli, Categorical, Features, Gaussian
 
 FEATURES = Features(Categorical(2), Gaussian(2), Categorical(3), Bernoulli(1))

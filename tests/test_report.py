@@ -352,15 +352,3 @@ def test_the_committed_pictures_are_current(table: str, tmp_path: Path) -> None:
     figures.draw_cells(table, paper_table(table), records, again)
     committed = PAGE.parent / "figures" / f"{table}-cells.png"
     assert math.isclose(differing_pixels(committed, again), 0.0, abs_tol=0.01), "run make docs"
-
-
-def test_a_temperature_that_is_not_the_papers_is_told() -> None:
-    soft = make_records("table4", seeds=[0], scenarios=["n3-2250-random"])
-    said = "The temperature of SH falls in training, from 3 to the paper's 1. "
-    assert tables.said_of_temperature(soft) == said + "The other losses have none."
-    assert said in document.section("table4", soft)
-    alone = [record for record in soft if record["loss"] == "SH"]
-    assert tables.said_of_temperature(alone) == said.strip()
-    plain = make_records("table1", seeds=[0])
-    assert tables.said_of_temperature(plain) == ""
-    assert "temperature" not in document.section("table1", plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from dataclasses import replace
@@ -247,6 +248,8 @@ class TestInTheBrowser:
         again = "--results runs/again"
         h200, cpu = "setwise 0.1.0, torch 2.11.0+cu130, python 3.12.3", "2.13.0+cpu, python 3.11.7"
         machine = ["a machine", "torch 2", "f" * 12, "2026-01-02"]
+        header = json.loads((BENCHMARKS / "losses-h200.json").read_text())["header"]
+        measured = header["commit"][:12], header["date"]
         assert found == [
             [
                 *("H3", "Table 1", f"setwise reproduce table1 --preset paper {again}"),
@@ -273,7 +276,7 @@ class TestInTheBrowser:
             [
                 *("H4", "losses-h200"),
                 "setwise bench losses --output benchmarks/records/losses-h200.json",
-                *("96 measurements", "NVIDIA H200", h200, "3888da6ce337", "2026-11-15"),
+                *("96 measurements", "NVIDIA H200", h200, *measured),
             ],
             [
                 *("H4", "losses-cpu", "python benchmarks/losses_cpu.py", "10 measurements"),

@@ -19,7 +19,7 @@ import torch
 from scipy.spatial import cKDTree  # type: ignore[import-untyped]
 from torch import Tensor
 
-from setwise.experiments.look_and_place import LookAndPlace
+from setwise.data.look_and_place import LookAndPlace
 from setwise.experiments.randomness import hashed
 from setwise.experiments.task import Task
 from setwise.models import pair_with_prototypes

@@ -23,7 +23,7 @@ from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
-from setwise.experiments.look_and_place import LookAndPlace
+from setwise.data.look_and_place import LookAndPlace
 from setwise.features import Features
 
 _NUMBERS_AT_ONCE = 2**24  # of costs or distances held in memory

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from setwise.report import figures, tables
+from setwise.report.failures import CAPTION, failures
 from setwise.report.paper import TABLES, PaperTable, base_name, is_quick, paper_table
 from setwise.report.tables import HELDOUT, Cell, Record
 
@@ -72,10 +73,13 @@ def section(name: str, records: Sequence[Record], costs: Sequence[Record] = ()) 
         for scenario in tables.scenarios(paper, records)
     }
     parts = [f"{paper.metric_name.capitalize()}; paper: best / median / worst (runs).\n\n"]
-    parts += [_markdown(columns, rows, lambda cell: _against_paper(paper, cell))]
+    parts += [_against(columns, rows, lambda cell: _against_paper(paper, cell))]
     if paper.metric != HELDOUT and any(cell.heldout_best is not None for cell in cells.values()):
         parts += ["\nThe same on what was held out; best / median.\n\n"]
-        parts += [_markdown(columns, rows, lambda cell: _heldout(paper, cell))]
+        parts += [_against(columns, rows, lambda cell: _heldout(paper, cell))]
+    failed = failures(paper, records)
+    if failed:
+        parts += [f"\n{CAPTION}.\n\n", _markdown(columns, failed)]
     for said in tables.remarks(paper, records):
         parts += ["\n", _wrapped(said)]
     parts += ["\n", _cost(records)]
@@ -145,15 +149,19 @@ def _cost(records: Sequence[Record]) -> str:
     return _wrapped(f"{'; '.join(parts)}.")
 
 
-def _markdown(
+def _against(
     losses: Sequence[str], rows: dict[str, list[Cell | None]], text: Callable[[Cell], str]
 ) -> str:
+    found = {
+        name: ["" if cell is None else text(cell) for cell in cells] for name, cells in rows.items()
+    }
+    return _markdown(losses, found)
+
+
+def _markdown(losses: Sequence[str], rows: dict[str, list[str]]) -> str:
     """Scenarios as rows, losses as columns."""
     lines = [["", *losses], ["---"] * (len(losses) + 1)]
-    lines += [
-        [name, *("" if cell is None else text(cell) for cell in cells)]
-        for name, cells in rows.items()
-    ]
+    lines += [[name, *cells] for name, cells in rows.items()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from setwise.experiments import store
 
 NUMBER = (int, float)
+TEXT_OR_NOTHING = (str, type(None))
 Kinds = Mapping[str, type | tuple[type, ...]]
 _WORDS: dict[type | tuple[type, ...], str] = {
     dict: "an object",
@@ -17,6 +18,7 @@ _WORDS: dict[type | tuple[type, ...], str] = {
     str: "a text",
     int: "a whole number",
     NUMBER: "a number",
+    TEXT_OR_NOTHING: "a text or null",
 }
 
 

@@ -17,7 +17,7 @@ from setwise.experiments import store
 from setwise.experiments.config import LOSSES, Config, config_from
 from setwise.report import records as files
 from setwise.report.paper import TABLES, PaperTable, base_name, paper_table
-from setwise.report.records import NUMBER, Kinds, require
+from setwise.report.records import NUMBER, TEXT_OR_NOTHING, Kinds, require
 
 Record = dict[str, Any]
 
@@ -134,7 +134,8 @@ def seconds(records: Sequence[Record]) -> float:
 
 def remarks(paper: PaperTable, records: Sequence[Record]) -> list[str]:
     """What must be said beside the numbers of a table, a sentence or two each."""
-    return [said for said in (paper.other_scale, said_of_temperature(records)) if said]
+    found = paper.other_scale, said_of_temperature(records), said_of_recombination(records)
+    return [said for said in found if said]
 
 
 def said_of_temperature(records: Sequence[Record]) -> str:
@@ -147,6 +148,14 @@ def said_of_temperature(records: Sequence[Record]) -> str:
     said = f"The temperature of SH falls in training, from {hot} to the paper's 1."
     others = any(record["loss"] != "SH" for record in records)
     return f"{said} The other losses have none." if others else said
+
+
+def said_of_recombination(records: Sequence[Record]) -> str:
+    """Whether networks saw sets that are none of those to train on; see `experiments.recombine`."""
+    schedules = [record["config"].get("schedule", {}) for record in records]
+    if not any(schedule.get("recombined") for schedule in schedules):
+        return ""
+    return "The networks of the Blocksworld were trained on recombined sets, the paper's were not."
 
 
 def read_costs(results: Path, table: str) -> list[Record]:
@@ -171,10 +180,19 @@ def said_of_costs(costs: Sequence[Record]) -> str:
     )
 
 
+def _check_problems(record: Record) -> None:
+    """A record of planning lists its problems."""
+    if "problems" in record:
+        require(record, {"problems": list})
+        for problem in record["problems"]:
+            require(problem, {"failure": TEXT_OR_NOTHING})
+
+
 def _check_run(record: Any) -> None:
     require(record, _RUN)
     require(record["environment"], _ENVIRONMENT)
     require(record["config"], _CONFIG)
+    _check_problems(record)
     if record["members"] < 1:
         raise ValueError(f"members: expected one or more, got {record['members']}")
     metric, metrics = paper_table(record["table"]).metric, record["metrics"]

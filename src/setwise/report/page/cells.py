@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from setwise.report import tables
+from setwise.report.failures import CAPTION, failures
 from setwise.report.figures import RATES
 from setwise.report.page.pieces import EMPTY, Html, dots, element, joined, table
 from setwise.report.paper import LOSS_NAMES, PaperTable, base_name
@@ -74,6 +75,12 @@ def table_of_cells(caption: str, paper: PaperTable, records: Sequence[Record]) -
     ]
     header = [f"{loss}: {LOSS_NAMES.get(loss, loss)}" for loss in losses]
     return table(caption, ["", *header], rows, cards=True)
+
+
+def table_of_failures(paper: PaperTable, records: Sequence[Record]) -> Html:
+    """What became of problems without a valid plan; nothing where none were to be solved."""
+    rows = [[scenario, *said] for scenario, said in failures(paper, records).items()]
+    return table(CAPTION, ["", *tables.losses(records)], rows, cards=True) if rows else EMPTY
 
 
 def table_of_the_paper(caption: str, paper: PaperTable) -> Html:

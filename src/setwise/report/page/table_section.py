@@ -9,7 +9,13 @@ from typing import Any
 
 from setwise.report import tables
 from setwise.report.figures import RATES, has_curves
-from setwise.report.page.cells import said_of, table_of_cells, table_of_the_paper, verdicts
+from setwise.report.page.cells import (
+    said_of,
+    table_of_cells,
+    table_of_failures,
+    table_of_the_paper,
+    verdicts,
+)
 from setwise.report.page.pieces import (
     EMPTY,
     Html,
@@ -77,6 +83,7 @@ def _body(
     else:
         said = f"Cells: {said_of(verdicts(paper, records))}."
     parts = [paragraph(element("strong", said)), table_of_cells(caption, paper, records)]
+    parts.append(table_of_failures(paper, records))
     parts += [paragraph(remark) for remark in tables.remarks(paper, records)]
     if has_curves(paper, records):
         parts += [subheading(f"How {name} was learned", level), _learning(paper, records)]

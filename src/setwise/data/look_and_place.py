@@ -1,4 +1,4 @@
-"""How an element looks and where it is, as `setwise.experiments.blocks` puts both into features.
+"""How an element looks and where it is, for features that say both, as those of pictured objects.
 
 Legend: F features, A numbers of a look, Q coordinates of a place; ``*`` any leading dimensions.
 """
