@@ -47,6 +47,7 @@ docs: $(STAMP)
 	$(BIN)/python docs/figures/loss_surfaces.py
 	$(BIN)/python docs/figures/kernels.py
 	$(BIN)/python docs/figures/results.py
+	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.
 site: $(STAMP)

@@ -97,7 +97,7 @@ def test_a_random_problem(folder: Path, tmp_path: Path, capsys: Captured) -> Non
     assert "outcome    solved: a plan of 7 steps" in said
     assert "        7  tile" in said
     assert "checked    optimal plan of 7 steps (a shortest has 7)" in said
-    strip = tmp_path / "puzzle-2x3-7-seed3.png"
+    strip = tmp_path / "puzzle-2x3-7-seed3-strip.png"
     movie = tmp_path / "puzzle-2x3-7-seed3-animation.gif"
     assert f"strip      {strip}" in said
     assert f"animation  {movie}" in said
@@ -205,7 +205,7 @@ def test_problems_of_a_user(folder: Path, tmp_path: Path, capsys: Captured) -> N
     assert "        1  tile 1 goes right, goal" in said
     assert "outcome    unsolvable: " in said
     assert "optimal plan of 0 steps" in said
-    assert {path.stem for path in tmp_path.glob("*.png")} == {"easy", "same"}
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"easy-strip", "same-strip"}
     assert [one["outcome"] for one in json.loads((tmp_path / "plans.json").read_text())] == [
         "solved",
         "unsolvable",

@@ -1,4 +1,4 @@
-"""The page on planning shows the record of its benchmark, and the benchmark runs."""
+"""The page on planning shows recorded plans and the record of its benchmark, which runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import json
 import runpy
 from pathlib import Path
 
-from setwise.planning import PuzzleDomain
+import pytest
 
+from setwise.planning import PuzzleDomain
+from test_documents import differing_pixels
+
+FIGURES = runpy.run_path(str(Path(__file__).parent.parent / "docs" / "figures" / "plans.py"))
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "planning_encodings.py"
 NAMES = runpy.run_path(str(SCRIPT))
 
@@ -27,3 +31,11 @@ def test_the_benchmark_on_a_small_puzzle() -> None:
     sizes = [row["task_mb"] for row in record["rows"]]
     assert sizes == sorted(sizes)
     assert NAMES["table"](record).count("\n") == 5
+
+
+@pytest.mark.parametrize("figure", FIGURES["FIGURES"])
+def test_the_committed_strips_are_those_of_the_recorded_plans(figure: str, tmp_path: Path) -> None:
+    plan = FIGURES["PLANS"] / FIGURES["FIGURES"][figure]
+    FIGURES["draw"](plan, tmp_path / figure)
+    assert differing_pixels(FIGURES["HERE"] / figure, tmp_path / figure) < 0.01, "run make docs"
+    assert json.loads((plan / "plan.json").read_text())["valid"] is True

@@ -120,7 +120,7 @@ def test_a_problem(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     [record] = json.loads((tmp_path / "plans.json").read_text())
     assert code == (0 if record["valid"] else 1)
     length = record["report"]["length"]
-    with Image.open(tmp_path / "blocks-2x3-3-seed1.png") as strip:
+    with Image.open(tmp_path / "blocks-2x3-3-seed1-strip.png") as strip:
         assert strip.width >= (length + 1) * DATA.width
     with Image.open(tmp_path / "blocks-2x3-3-seed1-animation.png") as movie:
         assert movie.n_frames > length
@@ -142,7 +142,7 @@ def test_a_diverged_network(
     text = (tmp_path / "plans.json").read_text()
     [record] = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert record["valid"] is False
-    assert (tmp_path / "blocks-2x3-3-seed0.png").exists()
+    assert (tmp_path / "blocks-2x3-3-seed0-strip.png").exists()
 
 
 def test_the_table(folder: Path, tmp_path: Path) -> None:

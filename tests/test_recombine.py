@@ -12,7 +12,7 @@ from torch import Tensor
 from setwise.experiments.config import Autoencoder, PuzzleData, RulesData, Schedule
 from setwise.experiments.ensemble import Batch
 from setwise.experiments.recipes import table3
-from setwise.experiments.recombine import Recombination
+from setwise.experiments.recombine import Recombination, nearest_sets
 from setwise.experiments.task import Task, load_task
 from setwise.experiments.train import StoppedError, Training
 from setwise.features import Bernoulli, Categorical, Features
@@ -20,6 +20,7 @@ from setwise.features import Bernoulli, Categorical, Features
 CPU = torch.device("cpu")
 FEATURES = Features(Bernoulli(4), Categorical(6), Bernoulli(1))
 TRAIN, HELD_OUT, KINDS = 40, 10, 3
+DONORS = 32
 # In scenario 2 inputs are shuffled and targets are not.
 CONFIG = replace(table3.paper("2", "SH", seed=0), schedule=Schedule(epochs=1, batch=20))
 
@@ -43,7 +44,7 @@ ROWS = torch.arange(TRAIN).unsqueeze(0)
 
 
 def recombined(share: float, seeds: Tensor, epoch: int = 0, rows: Tensor = ROWS) -> Tensor:
-    return Recombination(TASK, share, CPU)(rows, seeds, torch.tensor(epoch))
+    return Recombination(TASK, share, DONORS, CPU)(rows, seeds, torch.tensor(epoch))
 
 
 def test_looks_come_from_the_same_kind_and_places_stay() -> None:
@@ -66,11 +67,27 @@ def test_looks_come_from_nearby() -> None:
     sets = some_sets(600)
     task = Task(sets, sets, 600, FEATURES)
     rows = torch.arange(600).unsqueeze(0)
-    (found,) = Recombination(task, 1.0, CPU)(rows, torch.tensor([5]), torch.tensor(0))
+    (found,) = Recombination(task, 1.0, DONORS, CPU)(rows, torch.tensor([5]), torch.tensor(0))
     # The last feature is a number of its own for every element.
     source = (found[..., -1, None] == sets[..., -1].flatten()).long().argmax(-1)
     assert sets.flatten(0, 1)[source][..., ~LOOK].equal(sets[..., ~LOOK])
     assert (source != torch.arange(1800).reshape(600, 3)).float().mean() > 0.9
+
+
+def test_donors_are_the_nearest_in_all_coordinates_together() -> None:
+    """Against all distances: as near as the nearest, though of equals others may be taken."""
+    generator = torch.Generator().manual_seed(1)
+    places = torch.randint(9, (60, 3, 2), generator=generator).float()
+    of_kind = torch.rand(60, 3, generator=generator).argsort(-1)
+    found = nearest_sets(places, of_kind, 7)
+    assert found.shape == (60, 3, 7)
+    for kind in range(3):
+        own = places[torch.arange(60), of_kind[:, kind]]
+        apart = (own[:, None] - own).abs().sum(-1)
+        taken = apart.gather(1, found[:, kind])
+        assert taken.equal(apart.sort(-1).values[:, :7])
+        assert all(len(set(row)) == 7 for row in found[:, kind].tolist())
+    assert nearest_sets(places[:5], of_kind[:5], 7).shape == (5, 3, 5)
 
 
 def test_the_share() -> None:
@@ -92,7 +109,7 @@ def test_a_member_is_the_same_alone_and_among_others() -> None:
 def test_a_batch_asks_for_what_it_shows() -> None:
     """Inputs and targets are the same sets, recombined, those of a target in its own order."""
     task, shuffled = TASK, replace(CONFIG, shuffle_target=True)
-    batch = Batch([CONFIG, shuffled], task, Recombination(task, 0.5, CPU))
+    batch = Batch([CONFIG, shuffled], task, Recombination(task, 0.5, DONORS, CPU))
     batch.begin(3)
     batch.move(1)
     inputs, targets = batch.draw()
@@ -109,15 +126,15 @@ def test_a_batch_asks_for_what_it_shows() -> None:
 @pytest.mark.parametrize("data", [PuzzleData(states=20, train=10), RulesData(train=20, test=5)])
 def test_data_without_looks_are_refused(data: PuzzleData | RulesData) -> None:
     with pytest.raises(ValueError, match=r"recombined 0.5 needs data whose inputs are the sets"):
-        Recombination(load_task(data), 0.5, CPU)
+        Recombination(load_task(data), 0.5, DONORS, CPU)
 
 
 @pytest.mark.parametrize(
     "features", [Features(Categorical(5), Categorical(6)), Features(Bernoulli(11))]
 )
 def test_elements_need_a_look_and_a_place(features: Features) -> None:
-    with pytest.raises(ValueError, match=r"with recombined 0\.5, features: expected some"):
-        Recombination(replace(TASK, features=features), 0.5, CPU)
+    with pytest.raises(ValueError, match=r"recombined 0\.5 does not go with these features: expec"):
+        Recombination(replace(TASK, features=features), 0.5, DONORS, CPU)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

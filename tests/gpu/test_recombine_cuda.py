@@ -9,7 +9,7 @@ from torch import Tensor
 from setwise.experiments.ensemble import Batch
 from setwise.experiments.graph import Repeated
 from setwise.experiments.recombine import Recombination
-from test_recombine import CONFIG, CPU, ROWS, TASK
+from test_recombine import CONFIG, CPU, DONORS, ROWS, TASK
 
 CUDA = torch.device("cuda")
 
@@ -22,8 +22,8 @@ pytestmark = [
 
 def test_the_same_bits_as_on_the_cpu() -> None:
     seeds, epoch = torch.tensor([2]), torch.tensor(3)
-    expected = Recombination(TASK, 0.5, CPU)(ROWS, seeds, epoch)
-    found = Recombination(TASK, 0.5, CUDA)(ROWS.cuda(), seeds.cuda(), epoch.cuda())
+    expected = Recombination(TASK, 0.5, DONORS, CPU)(ROWS, seeds, epoch)
+    found = Recombination(TASK, 0.5, DONORS, CUDA)(ROWS.cuda(), seeds.cuda(), epoch.cuda())
     assert found.cpu().equal(expected)
 
 
@@ -33,8 +33,8 @@ def show(batch: Batch, where: Tensor) -> None:
 
 def test_a_replayed_step_recombines_anew() -> None:
     task = TASK.to(CUDA)
-    batch = Batch([CONFIG], task, Recombination(TASK, 0.5, CUDA))
-    on_cpu = Batch([CONFIG], TASK, Recombination(TASK, 0.5, CPU))
+    batch = Batch([CONFIG], task, Recombination(TASK, 0.5, DONORS, CUDA))
+    on_cpu = Batch([CONFIG], TASK, Recombination(TASK, 0.5, DONORS, CPU))
     shown = torch.zeros_like(batch.draw()[0])
     step = Repeated(lambda: show(batch, shown), replayed=True)
     for epoch in range(6):

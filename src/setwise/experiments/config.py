@@ -167,14 +167,15 @@ class Schedule:
     # Above 1 all outputs learn from all targets at first, so that none is left over in the end.
     softness: float = field(default=1.0, metadata=LATER)
     softness_until: float = field(default=0.6, metadata=LATER)
-    # The share of elements that get the look of others of their kind each time they are seen; see
-    # `setwise.experiments.recombine`.
+    # The share of elements that get the look of others of their kind each time they are seen, and
+    # how many of those they get it from; see `setwise.experiments.recombine`.
     recombined: float = field(default=0.0, metadata=LATER)
+    donors: int = field(default=32, metadata=LATER)
     # How often in a run the success is measured; it does not influence the training.
     evaluations: int = 40
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "evaluations"):
+        for name in ("epochs", "batch", "evaluations", "donors"):
             _require(name, getattr(self, name) >= 1, self, "at least 1")
         _require("batch", self.batch >= 2, self, "at least 2, for batch normalisation")
         _require("learning_rate", self.learning_rate >= 0, self, "not negative")

@@ -9,7 +9,8 @@ another set. Kinds are not told: they are the prototypes that elements are paire
 set has one element of each kind.
 
 What an element looks like also depends on where it is: seen from another side, lit otherwise, cut
-to a box of another form. So its donors are those of its kind that lie nearest to it.
+to a box of another form. So its donors are those of its kind that lie nearest to it, itself mostly
+among them. Of more that are equally near, always the same are taken.
 """
 
 from __future__ import annotations
@@ -24,30 +25,32 @@ from setwise.experiments.randomness import hashed
 from setwise.experiments.task import Task
 from setwise.models import pair_with_prototypes
 
-_DONORS = 32  # of a look, the element itself among them
 _STEPS = 2**20  # in which chances are counted
 
 
 class Recombination:
-    """Gives a ``share`` of all elements the look of a donor, in training only."""
+    """Gives a ``share`` of all elements the look of one of their donors, in training only."""
 
-    def __init__(self, task: Task, share: float, device: torch.device) -> None:
+    def __init__(self, task: Task, share: float, donors: int, device: torch.device) -> None:
         if task.elements is not None or not task.reconstructs:
             raise ValueError(
                 f"schedule: recombined {share} needs data whose inputs are the sets to produce, "
-                f"element by element; with this data, leave it at 0"
+                f"element by element; with this data, leave recombined at 0"
             )
         try:
             parts = LookAndPlace(task.features)
         except ValueError as error:
-            raise ValueError(f"schedule: with recombined {share}, {error}; leave it at 0") from None
+            raise ValueError(
+                f"schedule: recombined {share} does not go with these {error}; "
+                f"leave recombined at 0"
+            ) from None
         sets = task.targets[: task.train]
         of_kind = pair_with_prototypes(sets, task.prototypes, task.features)
-        donors = _nearest_sets(parts.place(sets), of_kind)
+        nearest = nearest_sets(parts.place(sets), of_kind, donors)
         self._sets = sets.to(device)
         self._of_kind = of_kind.to(device)  # [S, N], the element of each kind
         self._kind = of_kind.argsort(-1).to(device)  # [S, N], the kind of each element
-        self._donors = donors.to(device)  # [S, N, D], sets by the kind that is to get a look
+        self._donors = nearest.to(device)  # [S, N, D], sets by the kind that is to get a look
         self._is_look = parts.is_look.to(device)
         self._chance = round(share * _STEPS)
 
@@ -65,12 +68,12 @@ class Recombination:
         return torch.where(taken.unsqueeze(-1) & self._is_look, looks, self._sets[rows])
 
 
-def _nearest_sets(places: Tensor, of_kind: Tensor) -> Tensor:
+def nearest_sets(places: Tensor, of_kind: Tensor, count: int) -> Tensor:
     """For each kind of each set, the sets [S, N, D] that have theirs nearest, by places [S, N, Q].
 
     How far apart two places are is the sum over their coordinates.
     """
-    count = min(_DONORS, len(places))
+    count = min(count, len(places))
     of_a_kind = places.gather(1, of_kind.unsqueeze(-1).expand_as(places)).cpu().numpy()
     found = []
     for kind in range(of_kind.shape[1]):

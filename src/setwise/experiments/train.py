@@ -113,8 +113,8 @@ class Training:
                 f"examples to train on"
             )
         networks = [build_network(config, task) for config in self.configs]
-        share = self._schedule.recombined
-        recombine = Recombination(task, share, self._device) if share else None
+        share, donors = self._schedule.recombined, self._schedule.donors
+        recombine = Recombination(task, share, donors, self._device) if share else None
         self.task = task.to(self._device)
         self.ensemble = Ensemble(networks, self._device, self._schedule.learning_rate)
         self._batch = Batch(self.configs, self.task, recombine)

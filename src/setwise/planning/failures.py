@@ -10,7 +10,7 @@ from setwise.planning.validate import FaultKind
 
 
 class Failure(StrEnum):
-    """What went wrong first, from the codes to the steps."""
+    """Of several that apply, the first of this list, from the codes to the steps."""
 
     NO_PLAN = "no plan"  # the planner found none; the outcome says why
     UNKNOWN_INIT = "unknown init"
@@ -19,7 +19,9 @@ class Failure(StrEnum):
     BAD_INIT = "bad reconstruction of the init"
     BAD_GOAL = "bad reconstruction of the goal"
     BAD_STATE = "bad reconstruction of another state"
-    ILLEGAL_STEP = "illegal step"  # between states that are all legal
+    # Between states that are all legal. The planner only takes legal steps, so if no code is
+    # shared, a state on the way was decoded into another legal one.
+    ILLEGAL_STEP = "illegal step"
 
 
 def failure_of(result: Result) -> Failure | None:

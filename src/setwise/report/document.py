@@ -82,7 +82,7 @@ def section(name: str, records: Sequence[Record], costs: Sequence[Record] = ()) 
         parts += [f"\n{CAPTION}.\n\n", _markdown(columns, failed)]
     for said in tables.remarks(paper, records):
         parts += ["\n", _wrapped(said)]
-    parts += ["\n", _cost(records)]
+    parts += ["\n", _cost(records, "of planning " if paper.counts_plans else "")]
     if costs:
         parts += ["\n", _wrapped(tables.said_of_costs(costs))]
     shown = pictures(name, records)
@@ -133,7 +133,7 @@ def _heldout(paper: PaperTable, cell: Cell) -> str:
     return f"{paper.format_ours(cell.heldout_best)} / {paper.format_ours(cell.heldout_median)}"
 
 
-def _cost(records: Sequence[Record]) -> str:
+def _cost(records: Sequence[Record], kind: str) -> str:
     """How many runs, how long, on what, with which code."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
@@ -143,7 +143,7 @@ def _cost(records: Sequence[Record]) -> str:
         short = commit[:12] + commit[40:]
         groups[f"on {made['hardware']}, torch {made['torch']}, commit {short}"].append(record)
     parts = [
-        f"{len(found)} runs in {tables.seconds(found):.0f} s {where}"
+        f"{len(found)} runs {kind}in {tables.seconds(found):.0f} s {where}"
         for where, found in groups.items()
     ]
     return _wrapped(f"{'; '.join(parts)}.")

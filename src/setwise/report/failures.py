@@ -9,7 +9,7 @@ from setwise.report import tables
 from setwise.report.paper import PaperTable
 from setwise.report.tables import Record
 
-CAPTION = "Problems without a valid plan, of all networks together, and what went wrong first"
+CAPTION = "Problems without a valid plan, of all networks together, by the class of their failure"
 
 
 def failures(paper: PaperTable, records: Sequence[Record]) -> dict[str, list[str]]:
@@ -18,13 +18,14 @@ def failures(paper: PaperTable, records: Sequence[Record]) -> dict[str, list[str
     A cell has the commonest class of failure first; the classes are those of
     `setwise.planning.Failure`.
     """
-    planned = [record for record in records if "problems" in record]
+    if not paper.counts_plans:
+        return {}
     return {
         paper.label(scenario): [
-            _said([r for r in planned if (r["scenario"], r["loss"]) == (scenario, loss)])
-            for loss in tables.losses(planned)
+            _said([r for r in records if (r["scenario"], r["loss"]) == (scenario, loss)])
+            for loss in tables.losses(records)
         ]
-        for scenario in tables.scenarios(paper, planned)
+        for scenario in tables.scenarios(paper, records)
     }
 
 

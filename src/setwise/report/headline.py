@@ -12,6 +12,7 @@ from setwise.report.paper import TABLES, PaperTable
 from setwise.report.tables import Cell, Record
 
 BLOCK = "headline"
+PAPER_RUNS = 10  # of each cell; the paper gives their best
 # Tables and scenarios, in the order of the paper; those that are recorded are shown.
 ROWS = (
     *((table, "4") for table in ("table1", "table2", "table3")),
@@ -26,7 +27,7 @@ def update(readme: Path, results: Path) -> str:
 
 
 def headline(results: Path) -> str:
-    """A table in Markdown, and which tables of the paper have cells without runs."""
+    """A table in Markdown, and which tables of the paper have cells with fewer runs."""
     found = tables.read_tables(results)
     losses = list(TABLES["table1"].values)
     lines = [["", *losses], ["---"] * (len(losses) + 1)]
@@ -57,9 +58,10 @@ def _cells(paper: PaperTable, records: Sequence[Record], scenario: str) -> dict[
 
 
 def _is_whole(paper: PaperTable, records: Sequence[Record]) -> bool:
-    """Whether every cell of the paper has runs; there may be others."""
-    wanted = {(loss, scenario) for loss in paper.values for scenario in paper.scenarios}
-    return wanted <= {(record["loss"], record["scenario"]) for record in records}
+    """Whether every cell of the paper has as many runs as the paper's; there may be others."""
+    runs = {(cell.loss, cell.scenario): cell.runs for cell in tables.cells(paper, records)}
+    wanted = [(loss, scenario) for loss in paper.values for scenario in paper.scenarios]
+    return all(runs.get(cell, 0) >= PAPER_RUNS for cell in wanted)
 
 
 def _label(paper: PaperTable, scenario: str) -> str:
@@ -76,4 +78,5 @@ def _text(paper: PaperTable, cell: Cell | None) -> str:
     if paper.reaches(cell.best, cell.paper):
         best = f"**{best}**"
     before = "" if cell.paper is None else f"{paper.format_paper(cell.paper)}: "
-    return f"{before}{best} / {middle}"
+    fewer = f" ({cell.runs} of {PAPER_RUNS} runs)" if cell.runs < PAPER_RUNS else ""
+    return f"{before}{best} / {middle}{fewer}"

@@ -43,6 +43,11 @@ class PaperTable:
     curves_of: str = ""
 
     @property
+    def counts_plans(self) -> bool:
+        """Whether its numbers are of valid plans; records then list all problems."""
+        return self.metric == "solved"
+
+    @property
     def our_decimals(self) -> int:
         return self.decimals + self.extra_decimals
 
@@ -57,8 +62,9 @@ class PaperTable:
         return f"{value:.{self.decimals}f}"
 
     def format_ours(self, value: float) -> str:
-        """A number of our own, as we print it."""
-        return f"{value:.{self.our_decimals}f}"
+        """A number of our own, as we print it; between two counts lies a half."""
+        halfway = self.our_decimals == 0 and value != round(value)
+        return f"{value:.{1 if halfway else self.our_decimals}f}"
 
     def label(self, scenario: str) -> str:
         """What a scenario says; its name where the paper has none such."""

@@ -134,28 +134,50 @@ def seconds(records: Sequence[Record]) -> float:
 
 def remarks(paper: PaperTable, records: Sequence[Record]) -> list[str]:
     """What must be said beside the numbers of a table, a sentence or two each."""
-    found = paper.other_scale, said_of_temperature(records), said_of_recombination(records)
-    return [said for said in found if said]
+    found = [paper.other_scale, said_of_temperature(paper, records)]
+    return [said for said in (*found, said_of_recombination(paper, records)) if said]
 
 
-def said_of_temperature(records: Sequence[Record]) -> str:
+def said_of_temperature(paper: PaperTable, records: Sequence[Record]) -> str:
     """Where the set cross entropy began at another temperature than the paper's, what it was."""
-    configs = [record["config"] for record in records if record["loss"] == "SH"]
-    began = {config.get("schedule", {}).get("softness", 1.0) for config in configs} - {1.0}
-    if not began:
+    all_soft = [record for record in records if record["loss"] == "SH"]
+    soft = [record for record in all_soft if _scheduled(record, "softness", 1.0) != 1.0]
+    if not soft:
         return ""
-    hot = " or ".join(f"{temperature:g}" for temperature in sorted(began))
-    said = f"The temperature of SH falls in training, from {hot} to the paper's 1."
+    began = sorted({_scheduled(record, "softness", 1.0) for record in soft})
+    hot = " or ".join(f"{temperature:g}" for temperature in began)
+    where = _where(paper, soft, all_soft)
+    said = f"The temperature of SH falls in training, from {hot} to the paper's 1{where}."
     others = any(record["loss"] != "SH" for record in records)
     return f"{said} The other losses have none." if others else said
 
 
-def said_of_recombination(records: Sequence[Record]) -> str:
+def said_of_recombination(paper: PaperTable, records: Sequence[Record]) -> str:
     """Whether networks saw sets that are none of those to train on; see `experiments.recombine`."""
-    schedules = [record["config"].get("schedule", {}) for record in records]
-    if not any(schedule.get("recombined") for schedule in schedules):
+    recombined = [record for record in records if _scheduled(record, "recombined", 0.0)]
+    if not recombined:
         return ""
-    return "The networks of the Blocksworld were trained on recombined sets, the paper's were not."
+    where = _where(paper, recombined, records)
+    return (
+        f"Networks were trained on recombined sets{where}; the paper recombines nothing. How they "
+        f"are trained was chosen by how many of the states come back that were not trained on, and "
+        f"plans lead through those; the page on planning has it all."
+    )
+
+
+def _scheduled(record: Record, name: str, default: float) -> float:
+    """What a run's schedule says; older records do not have every field."""
+    value: float = record["config"].get("schedule", {}).get(name, default)
+    return value
+
+
+def _where(paper: PaperTable, some: Sequence[Record], every: Sequence[Record]) -> str:
+    """In brackets, the tasks that some of the records are of, unless those are all there are."""
+    chosen, possible = ({record["scenario"] for record in records} for records in (some, every))
+    if chosen == possible:
+        return ""
+    names = [paper.label(s).partition(",")[0] for s in scenarios(paper, some)]
+    return f" ({', '.join(dict.fromkeys(names))} only)"
 
 
 def read_costs(results: Path, table: str) -> list[Record]:
@@ -181,21 +203,21 @@ def said_of_costs(costs: Sequence[Record]) -> str:
 
 
 def _check_problems(record: Record) -> None:
-    """A record of planning lists its problems."""
-    if "problems" in record:
-        require(record, {"problems": list})
-        for problem in record["problems"]:
-            require(problem, {"failure": TEXT_OR_NOTHING})
+    require(record, {"problems": list})
+    for problem in record["problems"]:
+        require(problem, {"failure": TEXT_OR_NOTHING})
 
 
 def _check_run(record: Any) -> None:
     require(record, _RUN)
     require(record["environment"], _ENVIRONMENT)
     require(record["config"], _CONFIG)
-    _check_problems(record)
     if record["members"] < 1:
         raise ValueError(f"members: expected one or more, got {record['members']}")
-    metric, metrics = paper_table(record["table"]).metric, record["metrics"]
+    paper = paper_table(record["table"])
+    if paper.counts_plans:
+        _check_problems(record)
+    metric, metrics = paper.metric, record["metrics"]
     require(metrics, dict.fromkeys([metric, *({HELDOUT} & metrics.keys())], NUMBER))
     history = record["history"]
     require(history, dict.fromkeys(history, list))
