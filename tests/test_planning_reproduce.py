@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import signal
 from dataclasses import asdict
 from pathlib import Path
@@ -94,3 +95,29 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
     assert shlex.split(first)[-2:] == ["--results", str(tmp_path / "records")]
     options.seeds = [3]
     assert [p.stem for p, _ in plans._networks(options, [PAPER["puzzle-7"]], "cpu")] == ["wanted"]
+
+
+def test_what_is_recorded_needs_no_pictures_and_no_networks(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records of this repository are those of the recipe as it is."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(Path(__file__).parent.parent / "results", "results")
+    before = (tmp_path / "results" / "table5.jsonl").read_text()
+    command = ["reproduce", "table5", "--losses", "SH", "--device", "cpu"]
+    assert cli.main(command) == 0
+    said = capsys.readouterr()
+    for table in ("table1", "networks5"):
+        assert (
+            f"{table}: recorded are {', '.join(f'SH {seed}' for seed in range(10))}\n" in said.err
+        )
+    assert "drawing" not in said.err
+    assert "Blocksworld" in said.out
+    assert (tmp_path / "results" / "table5.jsonl").read_text() == before
+    # A scenario that is not recorded of a network is left.
+    (tmp_path / "results" / "table5.jsonl").write_text(
+        "".join(line for line in before.splitlines(keepends=True) if '"puzzle-7"' not in line)
+    )
+    assert cli.main([*command, "--scenarios", "puzzle-7"]) == 2
+    assert "holds no network to plan in the puzzle with" in capsys.readouterr().err
+    assert cli.main([*command, "--scenarios", "puzzle-14"]) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -56,41 +56,32 @@ def draw_archive(
 
 
 def with_pictures(
-    configs: Sequence[Config], folder: Path, console: Console, results: Path | None = None
+    configs: Sequence[Config], folder: Path, console: Console, done: Collection[Config]
 ) -> list[Config]:
     """The configs bound to the pictures they need, which are drawn if they are not there.
 
-    Where ``results`` has records of all that need the same pictures, nothing is left to do with
-    these: the configs are bound to those of the records then, wherever they are.
+    Where all that need the same pictures are ``done``, nothing is left to do with these: the
+    configs are bound to the pictures they were done with then, wherever those are.
     """
     bound: dict[Data, Data] = {}
     for data in dict.fromkeys(config.data for config in configs):
         bound[data] = data
         if isinstance(data, BlocksData):
             alike = [config for config in configs if config.data == data]
-            recorded = None if results is None else _recorded(data, alike, folder, results)
-            bound[data] = recorded or _drawn(data, folder, console)
+            bound[data] = _done(data, alike, folder, done) or _drawn(data, folder, console)
     return [replace(config, data=bound[config.data]) for config in configs]
 
 
-def _recorded(
-    data: BlocksData, configs: Sequence[Config], folder: Path, results: Path
+def _done(
+    data: BlocksData, configs: Sequence[Config], folder: Path, done: Collection[Config]
 ) -> BlocksData | None:
-    """The data of records that cover all these configs, if there are such and no pictures here."""
-    from setwise.experiments import store
+    """The data that all these configs were done with, if there are such and no pictures here."""
     from setwise.experiments.blocks import archive_of
-    from setwise.experiments.config import config_from
 
     if archive_of(data, folder).exists():
         return None
-    try:
-        tables = {config.table for config in configs}
-        records = [record for t in sorted(tables) for record in store.read(results / f"{t}.jsonl")]
-        done = {config_from(record["config"]) for record in records}
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    known = [own.data.sha256 for own in done if isinstance(own.data, BlocksData)]
-    for sha256 in sorted(set(known)):
+    known = {own.data.sha256 for own in done if isinstance(own.data, BlocksData)}
+    for sha256 in sorted(known):
         same = replace(data, sha256=sha256)
         if all(replace(config, data=same) in done for config in configs):
             return same

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, device: str) -> int:
     """The exit code is 0 once everything is recorded, whatever became of the problems."""
     from setwise.planning import find_executable
     from setwise.planning.learned import open_space
-    from setwise.planning.table5 import Settings, plan_network, unsolved
+    from setwise.planning.table5 import Settings, finished, plan_network, unsolved
 
     _refuse(options)
     table = TABLE if options.preset == "paper" else f"{TABLE}-{options.preset}"
@@ -40,7 +40,8 @@ def run(options: argparse.Namespace, device: str) -> int:
     try:
         find_executable()
         tables.read_tables(options.results)  # what is there must be one table
-        networks = _networks(options, scenarios, device)
+        done = finished(table, scenarios, options.results, settings)
+        networks = _networks(options, scenarios, device, done)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     for path, config in networks:
@@ -105,22 +106,29 @@ def _scenarios(options: argparse.Namespace) -> list[Scenario]:
 
 
 def _networks(
-    options: argparse.Namespace, scenarios: Sequence[Scenario], device: str
+    options: argparse.Namespace,
+    scenarios: Sequence[Scenario],
+    device: str,
+    done: Collection[Config] = (),
 ) -> list[tuple[Path, Config]]:
-    """Those of the preset, trained first where they are not there; of Table 1, those that are."""
+    """Those of the preset that are not done yet.
+
+    They are trained first where they are not there; of Table 1, those that are.
+    """
     losses = _losses(options)
     if options.preset == "quick":
         seeds = options.seeds or range(table5.QUICK_SEEDS)
-        return _trained(options, [table5.quick(x, s) for x in losses for s in seeds], device)
+        return _trained(options, [table5.quick(x, s) for x in losses for s in seeds], device, done)
     seeds = options.seeds or range(table5.SEEDS)
     found: list[tuple[Path, Config]] = []
     if any(scenario.domain == "puzzle" for scenario in scenarios):
-        wanted = [table1.paper("4", loss, seed) for loss in losses for seed in seeds]
+        every = [table1.paper("4", loss, seed) for loss in losses for seed in seeds]
+        wanted = _left(every, done)
         kept = _kept(options.runs, wanted)
         found += [(kept[config], config) for config in wanted if config in kept]
         missing = [config for config in wanted if config not in kept]
         told = _how_to_train(options, missing)
-        if not found:
+        if missing == every:
             raise CommandError(
                 f"--runs: {options.runs / 'table1'} holds no network to plan in the puzzle with; "
                 f"train them with {told[0][1]}"
@@ -128,8 +136,17 @@ def _networks(
         for which, command in told:
             print(f"left out, not kept: {which}; train with {command}", file=sys.stderr)
     if any(scenario.domain == "blocks" for scenario in scenarios):
-        found += _trained(options, [table5.blocks(x, s) for x in losses for s in seeds], device)
+        wanted = [table5.blocks(x, s) for x in losses for s in seeds]
+        found += _trained(options, wanted, device, done)
     return found
+
+
+def _left(configs: Sequence[Config], done: Collection[Config]) -> list[Config]:
+    """Without those that are done, which are named."""
+    ready = [f"{config.loss} {config.seed}" for config in configs if config in done]
+    if ready:
+        print(f"{configs[0].table}: recorded are {', '.join(ready)}", file=sys.stderr)
+    return [config for config in configs if config not in done]
 
 
 def _kept(runs: Path, configs: Sequence[Config]) -> dict[Config, Path]:
@@ -166,14 +183,16 @@ def _how_to_train(options: argparse.Namespace, missing: Sequence[Config]) -> lis
 
 
 def _trained(
-    options: argparse.Namespace, configs: list[Config], device: str
+    options: argparse.Namespace, configs: list[Config], device: str, done: Collection[Config]
 ) -> list[tuple[Path, Config]]:
-    """Train the networks that are not kept; their records lie beside them."""
+    """Train the networks that are neither done nor kept; their records lie beside them."""
     from rich.console import Console
 
     from setwise.experiments.reproduce import reproduce, unfinished
 
-    configs = with_pictures(configs, options.data, Console(stderr=True))
+    configs = _left(with_pictures(configs, options.data, Console(stderr=True), done), done)
+    if not configs:
+        return []
     records = options.runs / configs[0].table
     kept = _kept(options.runs, configs)
     missing = [config for config in configs if config not in kept]

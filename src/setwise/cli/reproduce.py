@@ -18,7 +18,8 @@ from setwise.cli.interrupt import INTERRUPTED, interruptible
 from setwise.cli.options import device_named, require_folder
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
-from setwise.experiments.config import LOSSES, Config
+from setwise.experiments import store
+from setwise.experiments.config import LOSSES, Config, config_from
 from setwise.experiments.recipes import RECIPES
 from setwise.report import tables
 from setwise.report.paper import paper_table
@@ -110,7 +111,8 @@ def _run(options: argparse.Namespace) -> int:
     console = Console(stderr=True)
     configs = _configs(options)
     try:
-        configs = with_pictures(configs, options.data, console, options.results)
+        done = _recorded(configs, options.results)
+        configs = with_pictures(configs, options.data, console, done)
     except KeyboardInterrupt:
         return _stopped(options, "the pictures so far are kept")
     table = configs[0].table
@@ -206,6 +208,15 @@ def _logs(folder: Path | None) -> Logs | None:
     from setwise.cli.tensorboard import Logs
 
     return Logs(folder)
+
+
+def _recorded(configs: Sequence[Config], results: Path) -> set[Config]:
+    """All that the files of these configs have records of."""
+    try:
+        files = [results / f"{table}.jsonl" for table in sorted({c.table for c in configs})]
+        return {config_from(record["config"]) for file in files for record in store.read(file)}
+    except ValueError as error:
+        raise CommandError(str(error)) from error
 
 
 def _missing(table: str, configs: Sequence[Config], results: Path) -> list[Config]:

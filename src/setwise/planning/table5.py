@@ -89,10 +89,27 @@ def unsolved(
     table: str, config: Config, scenarios: Iterable[Scenario], results: Path, settings: Settings
 ) -> list[Scenario]:
     """The scenarios that fit a network and have no record of it."""
-    # What was done, not its name: fields that a later version adds take their defaults.
-    done = {_done(record["config"]) for record in store.read(results / f"{table}.jsonl")}
+    done = _recorded(table, results)
     fitting = [scenario for scenario in scenarios if scenario.fits(config)]
     return [scenario for scenario in fitting if (config, scenario, settings) not in done]
+
+
+def finished(
+    table: str, scenarios: Sequence[Scenario], results: Path, settings: Settings
+) -> set[Config]:
+    """The networks that have a record of every scenario that fits them."""
+    done = _recorded(table, results)
+
+    def is_whole(config: Config) -> bool:
+        fitting = [scenario for scenario in scenarios if scenario.fits(config)]
+        return all((config, scenario, settings) in done for scenario in fitting)
+
+    return {config for config, _, _ in done if is_whole(config)}
+
+
+def _recorded(table: str, results: Path) -> set[tuple[Config, Scenario, Settings]]:
+    """What was done, not its name: fields that a later version adds take their defaults."""
+    return {_done(record["config"]) for record in store.read(results / f"{table}.jsonl")}
 
 
 def plan_network(
