@@ -1,0 +1,158 @@
+"""What is left of a training after kill -9, and that it goes on to the same bits."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from setwise.experiments import checkpoint
+from setwise.experiments.config import (
+    LOSSES,
+)
+from setwise.experiments.train import Progress, Result, StoppedError, Training
+from tiny_experiments import assert_same_bits, puzzle_config, raise_at, state_of, trained
+
+KILLED = """
+import json, os, signal, sys, time
+from pathlib import Path
+import torch
+from setwise.experiments import checkpoint
+from setwise.experiments.config import config_from
+from setwise.experiments.train import Training
+
+torch.set_num_threads(1)
+path, moment = Path(sys.argv[1]), sys.argv[2]
+whole = checkpoint.save_file
+
+def die_while_writing(tensors, unfinished, metadata):
+    whole(tensors, unfinished, metadata)
+    if json.loads(metadata["facts"])["epoch"] == 3:
+        os.truncate(unfinished, os.path.getsize(unfinished) // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if moment == "while writing":
+    checkpoint.save_file = die_while_writing
+configs = [config_from(saved) for saved in json.load(sys.stdin)]
+training = Training(configs, "cpu", save_to=path, save_every=0)
+# Never reaches its end: the last epochs take a minute each.
+training.run(lambda progress: time.sleep(0.01 if progress.epoch < 15 else 60))
+"""
+
+
+INTERRUPTED = tuple(
+    puzzle_config(loss=loss, seed=seed, epochs=20, evaluations=20)
+    for loss in LOSSES
+    for seed in (0, 1)
+)
+
+
+@cache
+def uninterrupted() -> tuple[Training, list[Result]]:
+    return trained(INTERRUPTED)
+
+
+class TestInterruption:
+    """With noise and dropout on, and on the CPU, a resumed run gives the same bits."""
+
+    @pytest.mark.parametrize("moment", ["while training", "while writing"])
+    def test_kill_9_changes_nothing(self, tmp_path: Path, moment: str) -> None:
+        path = tmp_path / "state.ckpt"
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(path), moment], stdin=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        with process.stdin as given:
+            given.write(json.dumps([asdict(config) for config in INTERRUPTED]).encode())
+        if moment == "while training":
+            while process.poll() is None and not (path.exists() and state_of(path) >= 4):
+                time.sleep(0.001)
+            process.kill()
+        assert process.wait(timeout=60) == -signal.SIGKILL
+        reached = state_of(path)
+        if moment == "while writing":
+            assert reached == 2
+            assert len(list(tmp_path.iterdir())) == 2  # half a file, which nobody reads
+        assert 1 <= reached < 20
+        seen: list[int] = []
+        training = Training(INTERRUPTED, "cpu", save_to=path)
+        results = training.run(lambda progress: seen.append(progress.epoch))
+        assert seen == list(range(reached + 1, 21))
+        assert_same_bits((training, results), uninterrupted())
+
+    def test_a_run_may_be_interrupted_at_any_epoch_and_often(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.ckpt"
+        for epoch in (1, 2, 2, 9, 20):
+            training = Training(INTERRUPTED, "cpu", save_to=path, save_every=0)
+            with pytest.raises(KeyboardInterrupt):
+                training.run(raise_at(epoch))
+            if epoch > 1:
+                assert state_of(path) == epoch - 1
+        assert_same_bits(trained(INTERRUPTED, save_to=path), uninterrupted())
+
+    def test_a_run_that_is_asked_to_stop_saves_what_it_has(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.ckpt"
+        answers = iter([False, False, True])
+        training = Training(INTERRUPTED, "cpu", save_to=path)  # would save after minutes
+        with pytest.raises(StoppedError):
+            training.run(stop=lambda: next(answers))
+        assert state_of(path) == 3
+        assert_same_bits(trained(INTERRUPTED, save_to=path), uninterrupted())
+
+    def test_a_run_that_had_ended_is_not_trained_again(self, tmp_path: Path) -> None:
+        """Killed between its last checkpoint and its record."""
+        path = tmp_path / "state.ckpt"
+        trained(INTERRUPTED, save_to=path, save_every=0)
+        assert state_of(path) == 20
+        again = Training(INTERRUPTED, "cpu", save_to=path)
+        assert_same_bits((again, again.run(raise_at(20))), uninterrupted())
+
+    def test_the_time_of_interrupted_runs_counts(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.ckpt"
+
+        def slow(progress: Progress) -> None:
+            time.sleep(0.3)
+            raise_at(2)(progress)
+
+        began, seen = time.perf_counter(), []
+        with pytest.raises(KeyboardInterrupt):
+            Training(INTERRUPTED[:1], "cpu", save_to=path, save_every=0).run(slow)
+        training = Training(INTERRUPTED[:1], "cpu", save_to=path)
+        training.run(seen.append)
+        took = time.perf_counter() - began
+        assert 0.3 < seen[0].seconds < seen[-1].seconds <= training.seconds < took
+        assert seen[-1].seconds_left == 0.0
+        assert seen[0].seconds_left == pytest.approx(seen[0].seconds / 2 * 18)
+
+    def test_the_checkpoint_of_other_runs_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.ckpt"
+        trained(INTERRUPTED, save_to=path, save_every=0)
+        before = path.read_bytes()
+        for others in (INTERRUPTED[:-1], (*INTERRUPTED[:-1], puzzle_config(seed=7, epochs=20))):
+            others = [replace(other, schedule=INTERRUPTED[0].schedule) for other in others]
+            with pytest.raises(ValueError, match=r"state\.ckpt: was saved by other runs"):
+                Training(others, "cpu", save_to=path).run()
+        assert path.read_bytes() == before
+
+    def test_half_a_checkpoint_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.ckpt"
+        trained(INTERRUPTED[:1], save_to=path, save_every=0)
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(ValueError, match=r"state\.ckpt: damaged"):
+            Training(INTERRUPTED[:1], "cpu", save_to=path).run()
+
+    def test_tensors_of_another_network_are_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "state.ckpt"
+        trained(INTERRUPTED[:1], save_to=path, save_every=0)
+        tensors, facts = checkpoint.read(path)
+        tensors["unknown"] = tensors.pop("autoencoder.decoder.output.bias")
+        checkpoint.write(path, tensors, facts)
+        with pytest.raises(ValueError, match=r"another network; differs in .*output\.bias, unkn"):
+            Training(INTERRUPTED[:1], "cpu", save_to=path).run()
