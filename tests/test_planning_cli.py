@@ -78,7 +78,7 @@ def test_nothing_is_done_twice(folder: Path, capsys: Captured) -> None:
     before = network(folder).stat().st_mtime_ns
     assert cli.main(["reproduce", "table5", "--preset", "quick"]) == 0
     said = capsys.readouterr()
-    assert said.err == "networks5-quick: recorded are SH 0, A1H 0\n"
+    assert said.err == "already planned with networks of networks5-quick: SH 0, A1H 0\n"
     assert "epoch" not in said.err
     assert "valid plans" in said.out
     assert network(folder).stat().st_mtime_ns == before

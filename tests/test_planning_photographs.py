@@ -126,6 +126,22 @@ def test_a_problem(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert movie.n_frames > length
 
 
+def test_names_that_end_like_a_picture_take_no_other_problems_pictures(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = {"stacks": [[0, 1], [], []], "materials": ["rubber", "metal"]}
+    names = ("a", "a-animation", "a-strip")
+    problems = [{"name": name, "init": state, "goal": state} for name in names]
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(problems))
+    options = ["--runs", str(folder), "--data", str(folder), "--output", str(tmp_path / "out")]
+    cli.main(["plan", "blocksworld", "--problem", str(file), *options])
+    assert {path.name for path in (tmp_path / "out").glob("*.png")} == {
+        f"{name}-{kind}.png" for name in names for kind in ("strip", "animation")
+    }
+    assert capsys.readouterr().out.count("\nstrip ") == 3
+
+
 def test_a_diverged_network(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

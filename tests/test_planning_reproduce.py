@@ -7,7 +7,8 @@ import os
 import shlex
 import shutil
 import signal
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import torch
 from setwise import cli
 from setwise.cli import plans
 from setwise.experiments import checkpoint, store
-from setwise.experiments.recipes import table1
+from setwise.experiments.config import Config
+from setwise.experiments.recipes import table1, table5
 from setwise.experiments.train import StoppedError
 from setwise.planning.table5 import PAPER
 
@@ -56,6 +58,10 @@ def test_ctrl_c_in_training(
     assert "stopped, the training is saved; to go on: setwise" in capsys.readouterr().err
 
 
+def accept(configs: Sequence[Config]) -> None:
+    """All of them, whatever is recorded."""
+
+
 def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Captured) -> None:
     """Whatever the files are called; other scenarios, losses and seeds are left aside."""
     kept = {
@@ -75,7 +81,7 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
         seeds=None,
         losses=("H", "SH", "A1H", "H1H"),
     )
-    found = plans._networks(options, [PAPER["puzzle-7"]], "cpu")
+    found = plans._networks(options, [PAPER["puzzle-7"]], "cpu", (), accept)
     assert [(path.stem, config) for path, config in found] == [
         ("wanted", kept["wanted"]),
         ("too", kept["too"]),
@@ -90,11 +96,13 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
     # Records that are there would keep it from being trained.
     lost = {"config": asdict(table1.paper("4", "SH", 5))}
     store.append(tmp_path / "results" / "table1.jsonl", [lost])
-    plans._networks(options, [PAPER["puzzle-7"]], "cpu")
+    plans._networks(options, [PAPER["puzzle-7"]], "cpu", (), accept)
     first = capsys.readouterr().err.splitlines()[0]
     assert shlex.split(first)[-2:] == ["--results", str(tmp_path / "records")]
     options.seeds = [3]
-    assert [p.stem for p, _ in plans._networks(options, [PAPER["puzzle-7"]], "cpu")] == ["wanted"]
+    assert [
+        p.stem for p, _ in plans._networks(options, [PAPER["puzzle-7"]], "cpu", (), accept)
+    ] == ["wanted"]
 
 
 def test_what_is_recorded_needs_no_pictures_and_no_networks(
@@ -107,10 +115,9 @@ def test_what_is_recorded_needs_no_pictures_and_no_networks(
     command = ["reproduce", "table5", "--losses", "SH", "--device", "cpu"]
     assert cli.main(command) == 0
     said = capsys.readouterr()
+    every = ", ".join(f"SH {seed}" for seed in range(10))
     for table in ("table1", "networks5"):
-        assert (
-            f"{table}: recorded are {', '.join(f'SH {seed}' for seed in range(10))}\n" in said.err
-        )
+        assert f"already planned with networks of {table}: {every}\n" in said.err
     assert "drawing" not in said.err
     assert "Blocksworld" in said.out
     assert (tmp_path / "results" / "table5.jsonl").read_text() == before
@@ -121,3 +128,36 @@ def test_what_is_recorded_needs_no_pictures_and_no_networks(
     assert cli.main([*command, "--scenarios", "puzzle-7"]) == 2
     assert "holds no network to plan in the puzzle with" in capsys.readouterr().err
     assert cli.main([*command, "--scenarios", "puzzle-14"]) == 0
+
+
+def test_records_of_other_pictures_are_refused_before_anything_is_trained(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New runs beside them would make no table."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(Path(__file__).parent.parent / "results", "results")
+    before = (tmp_path / "results" / "table5.jsonl").read_text()
+
+    def other_pictures(configs: Sequence[Config], *rest: Any) -> list[Config]:
+        return [replace(config, data=replace(table5.BLOCKS, sha256="f" * 64)) for config in configs]
+
+    monkeypatch.setattr(plans, "with_pictures", other_pictures)
+    command = ["reproduce", "table5", "--scenarios", "blocks-3", "--device", "cpu"]
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err
+    assert "table5: runs of SH in scenario blocks-3 differ in" in said
+    assert "epoch" not in said
+    assert (tmp_path / "results" / "table5.jsonl").read_text() == before
+
+
+def test_what_is_no_record_is_told_with_its_line(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    for table, line in (("table1", '{"x": 1}'), ("table3", "[1]"), ("table5", '{"x": 1}')):
+        file = tmp_path / "results" / f"{table}.jsonl"
+        file.write_text(f"{line}\n")
+        assert cli.main(["reproduce", table, "--device", "cpu"]) == 2
+        assert f"{file.relative_to(tmp_path)}, line 1: not a record: " in capsys.readouterr().err
+        file.unlink()

@@ -166,3 +166,21 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
         )
     (resumed,) = Training([config], "cpu", tmp_path / "x.ckpt").run()
     assert resumed == whole
+
+
+def test_a_schedule_says_how_many_donors_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two, an element has its own look or that of one other, in whatever epoch."""
+    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
+    two = replace(CONFIG, network=network, schedule=Schedule(1, 20, recombined=1.0, donors=2))
+    recombine = Training([two], "cpu")._batch._recombine
+    assert recombine is not None
+    looks: list[set[float]] = [set() for _ in range(KINDS)]
+    for epoch in range(30):
+        (found,) = recombine(ROWS[:, :1], torch.tensor([0]), torch.tensor(epoch))
+        for element in range(KINDS):
+            looks[element].add(found[0, element, -1].item())
+    assert [len(seen) for seen in looks] == [2, 2, 2]
+    assert replace(two, schedule=replace(two.schedule, donors=3)).identity != two.identity
+    with pytest.raises(ValueError, match="donors: must be at least 2"):
+        Schedule(1, 20, donors=1)

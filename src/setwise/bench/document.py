@@ -228,9 +228,8 @@ def host(record: Record, profile: Record) -> str:
     eager, graph = (1e3 * step[kind] for kind in ("total_ms", "graph_ms"))
     text = (
         f"The first {len(parts)} are part of every step with small sets and add up to {sum(parts)} "
-        f"microseconds. In the tables above, which are of another run and another state of the "
-        f"host, `puzzle` takes {eager:.0f} microseconds in eager mode and {graph:.1f} from a CUDA "
-        f"graph."
+        f"microseconds. In the tables above, which are of another run, `puzzle` takes {eager:.0f} "
+        f"microseconds in eager mode and {graph:.1f} from a CUDA graph."
     )
     lines = [[row["step"], f"{row['us']}"] for row in rows]
     return "\n".join(

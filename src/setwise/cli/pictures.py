@@ -68,11 +68,11 @@ def with_pictures(
         bound[data] = data
         if isinstance(data, BlocksData):
             alike = [config for config in configs if config.data == data]
-            bound[data] = _done(data, alike, folder, done) or _drawn(data, folder, console)
+            bound[data] = _done_with(data, alike, folder, done) or _drawn(data, folder, console)
     return [replace(config, data=bound[config.data]) for config in configs]
 
 
-def _done(
+def _done_with(
     data: BlocksData, configs: Sequence[Config], folder: Path, done: Collection[Config]
 ) -> BlocksData | None:
     """The data that all these configs were done with, if there are such and no pictures here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,38 +32,48 @@ def run(options: argparse.Namespace, device: str) -> int:
     """The exit code is 0 once everything is recorded, whatever became of the problems."""
     from setwise.planning import find_executable
     from setwise.planning.learned import open_space
-    from setwise.planning.table5 import Settings, finished, plan_network, unsolved
+    from setwise.planning.table5 import Settings, described, finished, plan_network, unsolved
 
     _refuse(options)
     table = TABLE if options.preset == "paper" else f"{TABLE}-{options.preset}"
     scenarios, settings = _scenarios(options), Settings()
     try:
         find_executable()
-        tables.read_tables(options.results)  # what is there must be one table
+        found = tables.read_tables(options.results)
         done = finished(table, scenarios, options.results, settings)
-        networks = _networks(options, scenarios, device, done)
+
+        def require_alike(configs: Sequence[Config]) -> None:
+            planned = [record["config"] for record in found.get(table, [])]
+            planned += [
+                described(table, config, scenario, settings)
+                for config in configs
+                for scenario in scenarios
+                if scenario.fits(config)
+            ]
+            tables.check_settings(table, planned)
+
+        networks = _networks(options, scenarios, device, done, require_alike)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     for path, config in networks:
         missing = unsolved(table, config, scenarios, options.results, settings)
         named = f"{config.loss}, seed {config.seed}"
         print(f"{named}: {len(missing)} scenarios to plan with {path}", file=sys.stderr)
-        if missing:
-            try:
-                space = open_space(path, options.data, device)
-            except (OSError, ValueError) as error:
-                raise CommandError(str(error)) from error
-            plan_network(
-                table,
-                space,
-                missing,
-                options.results,
-                settings=settings,
-                commit=options.commit,
-                watch=lambda scenario, number, result, named=named: _say(  # type: ignore[misc]
-                    named, scenario, number, result
-                ),
-            )
+        try:
+            space = open_space(path, options.data, device)
+        except (OSError, ValueError) as error:
+            raise CommandError(str(error)) from error
+        plan_network(
+            table,
+            space,
+            missing,
+            options.results,
+            settings=settings,
+            commit=options.commit,
+            watch=lambda scenario, number, result, named=named: _say(  # type: ignore[misc]
+                named, scenario, number, result
+            ),
+        )
     show(tables_console(), table, tables.read_tables(options.results)[table])
     return 0
 
@@ -109,26 +119,30 @@ def _networks(
     options: argparse.Namespace,
     scenarios: Sequence[Scenario],
     device: str,
-    done: Collection[Config] = (),
+    done: Collection[Config],
+    require_alike: Callable[[Sequence[Config]], None],
 ) -> list[tuple[Path, Config]]:
     """Those of the preset that are not done yet.
 
-    They are trained first where they are not there; of Table 1, those that are.
+    They are trained first where they are not there; of Table 1, those that are. Before, the records
+    must be of the same setting, for else these and new ones would be no table.
     """
     losses = _losses(options)
     if options.preset == "quick":
         seeds = options.seeds or range(table5.QUICK_SEEDS)
-        return _trained(options, [table5.quick(x, s) for x in losses for s in seeds], device, done)
+        every = [table5.quick(loss, seed) for loss in losses for seed in seeds]
+        return _trained(options, every, device, done, require_alike)
     seeds = options.seeds or range(table5.SEEDS)
     found: list[tuple[Path, Config]] = []
     if any(scenario.domain == "puzzle" for scenario in scenarios):
         every = [table1.paper("4", loss, seed) for loss in losses for seed in seeds]
         wanted = _left(every, done)
+        require_alike(wanted)
         kept = _kept(options.runs, wanted)
         found += [(kept[config], config) for config in wanted if config in kept]
         missing = [config for config in wanted if config not in kept]
         told = _how_to_train(options, missing)
-        if missing == every:
+        if not found and wanted == every:  # nothing done, and nothing to do it with
             raise CommandError(
                 f"--runs: {options.runs / 'table1'} holds no network to plan in the puzzle with; "
                 f"train them with {told[0][1]}"
@@ -136,8 +150,8 @@ def _networks(
         for which, command in told:
             print(f"left out, not kept: {which}; train with {command}", file=sys.stderr)
     if any(scenario.domain == "blocks" for scenario in scenarios):
-        wanted = [table5.blocks(x, s) for x in losses for s in seeds]
-        found += _trained(options, wanted, device, done)
+        every = [table5.blocks(loss, seed) for loss in losses for seed in seeds]
+        found += _trained(options, every, device, done, require_alike)
     return found
 
 
@@ -145,7 +159,8 @@ def _left(configs: Sequence[Config], done: Collection[Config]) -> list[Config]:
     """Without those that are done, which are named."""
     ready = [f"{config.loss} {config.seed}" for config in configs if config in done]
     if ready:
-        print(f"{configs[0].table}: recorded are {', '.join(ready)}", file=sys.stderr)
+        named = f"already planned with networks of {configs[0].table}: {', '.join(ready)}"
+        print(named, file=sys.stderr)
     return [config for config in configs if config not in done]
 
 
@@ -183,7 +198,11 @@ def _how_to_train(options: argparse.Namespace, missing: Sequence[Config]) -> lis
 
 
 def _trained(
-    options: argparse.Namespace, configs: list[Config], device: str, done: Collection[Config]
+    options: argparse.Namespace,
+    configs: list[Config],
+    device: str,
+    done: Collection[Config],
+    require_alike: Callable[[Sequence[Config]], None],
 ) -> list[tuple[Path, Config]]:
     """Train the networks that are neither done nor kept; their records lie beside them."""
     from rich.console import Console
@@ -193,6 +212,7 @@ def _trained(
     configs = _left(with_pictures(configs, options.data, Console(stderr=True), done), done)
     if not configs:
         return []
+    require_alike(configs)
     records = options.runs / configs[0].table
     kept = _kept(options.runs, configs)
     missing = [config for config in configs if config not in kept]
@@ -208,8 +228,8 @@ def _trained(
     def watch(training: Training, progress: Progress) -> None:
         pairs = zip(training.configs, progress.score, strict=True)
         scores = ", ".join(f"{config.loss} {config.seed}: {score:.3f}" for config, score in pairs)
-        done = f"epoch {progress.epoch} of {progress.epochs}"
-        print(f"{configs[0].table}: {done}, {progress.metric} {scores}", file=sys.stderr)
+        reached = f"epoch {progress.epoch} of {progress.epochs}"
+        print(f"{configs[0].table}: {reached}, {progress.metric} {scores}", file=sys.stderr)
 
     with interruptible() as interrupt:
         reproduce(

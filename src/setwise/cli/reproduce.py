@@ -18,7 +18,6 @@ from setwise.cli.interrupt import INTERRUPTED, interruptible
 from setwise.cli.options import device_named, require_folder
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
-from setwise.experiments import store
 from setwise.experiments.config import LOSSES, Config, config_from
 from setwise.experiments.recipes import RECIPES
 from setwise.report import tables
@@ -111,8 +110,7 @@ def _run(options: argparse.Namespace) -> int:
     console = Console(stderr=True)
     configs = _configs(options)
     try:
-        done = _recorded(configs, options.results)
-        configs = with_pictures(configs, options.data, console, done)
+        configs = with_pictures(configs, options.data, console, _trained(configs, options.results))
     except KeyboardInterrupt:
         return _stopped(options, "the pictures so far are kept")
     table = configs[0].table
@@ -210,11 +208,11 @@ def _logs(folder: Path | None) -> Logs | None:
     return Logs(folder)
 
 
-def _recorded(configs: Sequence[Config], results: Path) -> set[Config]:
-    """All that the files of these configs have records of."""
+def _trained(configs: Sequence[Config], results: Path) -> set[Config]:
+    """All that is recorded in the table of these configs."""
     try:
-        files = [results / f"{table}.jsonl" for table in sorted({c.table for c in configs})]
-        return {config_from(record["config"]) for file in files for record in store.read(file)}
+        records = tables.read_tables(results).get(configs[0].table, [])
+        return {config_from(record["config"]) for record in records}
     except ValueError as error:
         raise CommandError(str(error)) from error
 

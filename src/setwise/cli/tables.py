@@ -103,6 +103,8 @@ def show(console: Console, name: str, records: Sequence[tables.Record]) -> None:
             table.add_row(loss, *row)
         console.print(table)
     console.print(_legend(paper, cells.values()), style="dim", highlight=False)
+    for said in tables.remarks(paper, records):
+        console.print(said, style="dim", highlight=False)
 
 
 def _column(paper: PaperTable) -> int:
@@ -137,8 +139,8 @@ def _legend(paper: PaperTable, cells: Collection[tables.Cell]) -> str:
     heldout = any(_has_other_heldout(paper, cell) for cell in cells)
     second = "; below: best and median of what was held out" if heldout else ""
     bold = f"not behind the paper at its {paper.decimals} decimals, unless that is a rate of 0"
-    said = paper.other_scale or f"Bold: {bold}."
-    return f"paper | best median worst (runs): {paper.metric_name}{second}. {said}"
+    said = "" if paper.other_scale else f" Bold: {bold}."
+    return f"paper | best median worst (runs): {paper.metric_name}{second}.{said}"
 
 
 def _has_other_heldout(paper: PaperTable, cell: tables.Cell) -> bool:

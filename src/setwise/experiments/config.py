@@ -175,9 +175,12 @@ class Schedule:
     evaluations: int = 40
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "evaluations", "donors"):
+        for name in ("epochs", "batch", "evaluations"):
             _require(name, getattr(self, name) >= 1, self, "at least 1")
         _require("batch", self.batch >= 2, self, "at least 2, for batch normalisation")
+        _require(
+            "donors", self.donors >= 2, self, "at least 2, for one is mostly the element itself"
+        )
         _require("learning_rate", self.learning_rate >= 0, self, "not negative")
         for name in ("temperature_start", "temperature_end", "softness"):
             _require(name, getattr(self, name) > 0, self, "positive")

@@ -12,9 +12,9 @@ from setwise.planning.validate import FaultKind
 class Failure(StrEnum):
     """Of several that apply, the first of this list, from the codes to the steps."""
 
-    NO_PLAN = "no plan"  # the planner found none; the outcome says why
     UNKNOWN_INIT = "unknown init"
     UNKNOWN_GOAL = "unknown goal"
+    NO_PLAN = "no plan"  # the planner found none; the outcome says why
     COLLISION = "collision"  # a wrong state or step has a code that several states share
     BAD_INIT = "bad reconstruction of the init"
     BAD_GOAL = "bad reconstruction of the goal"

@@ -40,7 +40,7 @@ def write_pictures(
         def between(step: int) -> Pictures:
             return draw_moves(puzzle, objects[step - 1], objects[step])
 
-    # Both have an ending: no name of a problem can then lead to the file of another.
+    # A suffix for each: no name of a problem can then lead to the file of another.
     strip, animation = folder / f"{name}-strip.png", folder / f"{name}-animation.{kind}"
     write_strip(strip, pictures, captions, wrong=wrong)
     write_animation(animation, pictures, captions, wrong=wrong, between=between)

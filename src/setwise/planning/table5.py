@@ -72,6 +72,10 @@ class Settings:
     seed: int = 0
 
 
+# What a record is of.
+Done = tuple[Config, Scenario, Settings]
+
+
 def problems_of(domain: Domain, scenario: Scenario, seed: int) -> list[Problem]:
     """The problems of a scenario, the same for every network."""
     start = domain.goal() if isinstance(domain, PuzzleDomain) else None
@@ -89,9 +93,7 @@ def unsolved(
     table: str, config: Config, scenarios: Iterable[Scenario], results: Path, settings: Settings
 ) -> list[Scenario]:
     """The scenarios that fit a network and have no record of it."""
-    done = _recorded(table, results)
-    fitting = [scenario for scenario in scenarios if scenario.fits(config)]
-    return [scenario for scenario in fitting if (config, scenario, settings) not in done]
+    return _left(config, scenarios, settings, _recorded(table, results))
 
 
 def finished(
@@ -99,17 +101,19 @@ def finished(
 ) -> set[Config]:
     """The networks that have a record of every scenario that fits them."""
     done = _recorded(table, results)
-
-    def is_whole(config: Config) -> bool:
-        fitting = [scenario for scenario in scenarios if scenario.fits(config)]
-        return all((config, scenario, settings) in done for scenario in fitting)
-
-    return {config for config, _, _ in done if is_whole(config)}
+    return {config for config, _, _ in done if not _left(config, scenarios, settings, done)}
 
 
-def _recorded(table: str, results: Path) -> set[tuple[Config, Scenario, Settings]]:
+def _recorded(table: str, results: Path) -> set[Done]:
     """What was done, not its name: fields that a later version adds take their defaults."""
     return {_done(record["config"]) for record in store.read(results / f"{table}.jsonl")}
+
+
+def _left(
+    config: Config, scenarios: Iterable[Scenario], settings: Settings, done: set[Done]
+) -> list[Scenario]:
+    fitting = [scenario for scenario in scenarios if scenario.fits(config)]
+    return [scenario for scenario in fitting if (config, scenario, settings) not in done]
 
 
 def plan_network(
@@ -160,9 +164,9 @@ def record_of(
     """What a record says of the problems themselves; where they were solved is added to it."""
     results = [result for _, result in found]
     reports = [result.report for result in results if result.report is not None]
-    described = _described(table, config, scenario, settings)
+    told = described(table, config, scenario, settings)
     return {
-        "run": _identity(described),
+        "run": _identity(told),
         "table": table,
         "scenario": scenario.name,
         "loss": config.loss,
@@ -176,7 +180,7 @@ def record_of(
         "history": {},
         "health": health.as_dict(),
         "problems": [_problem_record(problem, result) for problem, result in found],
-        "config": described,
+        "config": told,
     }
 
 
@@ -197,9 +201,7 @@ def _problem_record(problem: Problem, result: Result) -> dict[str, Any]:
     }
 
 
-def _described(
-    table: str, config: Config, scenario: Scenario, settings: Settings
-) -> dict[str, Any]:
+def described(table: str, config: Config, scenario: Scenario, settings: Settings) -> dict[str, Any]:
     """Everything that decides a record: how the network was trained, and what is planned."""
     trained = asdict(config)
     return trained | {
@@ -210,14 +212,14 @@ def _described(
     }
 
 
-def _done(described: dict[str, Any]) -> tuple[Config, Scenario, Settings]:
-    """The way back from `_described`."""
-    trained = {name: described[name] for name in described if name not in ("trained", "planning")}
-    planning = dict(described["planning"])
+def _done(told: dict[str, Any]) -> Done:
+    """The way back from `described`."""
+    trained = {name: told[name] for name in told if name not in ("trained", "planning")}
+    planning = dict(told["planning"])
     names = [field.name for field in fields(Scenario) if field.name in planning]
     scenario = Scenario(**{name: planning.pop(name) for name in names})
-    return config_from(trained | described["trained"]), scenario, Settings(**planning)
+    return config_from(trained | told["trained"]), scenario, Settings(**planning)
 
 
-def _identity(described: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+def _identity(told: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -12,7 +12,7 @@ from setwise.report.paper import TABLES, PaperTable
 from setwise.report.tables import Cell, Record
 
 BLOCK = "headline"
-PAPER_RUNS = 10  # of each cell; the paper gives their best
+RUNS = 10  # that a cell should have, as many as the paper has where it tells
 # Tables and scenarios, in the order of the paper; those that are recorded are shown.
 ROWS = (
     *((table, "4") for table in ("table1", "table2", "table3")),
@@ -58,10 +58,10 @@ def _cells(paper: PaperTable, records: Sequence[Record], scenario: str) -> dict[
 
 
 def _is_whole(paper: PaperTable, records: Sequence[Record]) -> bool:
-    """Whether every cell of the paper has as many runs as the paper's; there may be others."""
+    """Whether every cell of the paper has enough runs; there may be others."""
     runs = {(cell.loss, cell.scenario): cell.runs for cell in tables.cells(paper, records)}
     wanted = [(loss, scenario) for loss in paper.values for scenario in paper.scenarios]
-    return all(runs.get(cell, 0) >= PAPER_RUNS for cell in wanted)
+    return all(runs.get(cell, 0) >= RUNS for cell in wanted)
 
 
 def _label(paper: PaperTable, scenario: str) -> str:
@@ -78,5 +78,5 @@ def _text(paper: PaperTable, cell: Cell | None) -> str:
     if paper.reaches(cell.best, cell.paper):
         best = f"**{best}**"
     before = "" if cell.paper is None else f"{paper.format_paper(cell.paper)}: "
-    fewer = f" ({cell.runs} of {PAPER_RUNS} runs)" if cell.runs < PAPER_RUNS else ""
+    fewer = f" ({cell.runs} of {RUNS} runs)" if cell.runs < RUNS else ""
     return f"{before}{best} / {middle}{fewer}"

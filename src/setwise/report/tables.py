@@ -140,13 +140,13 @@ def remarks(paper: PaperTable, records: Sequence[Record]) -> list[str]:
 
 def said_of_temperature(paper: PaperTable, records: Sequence[Record]) -> str:
     """Where the set cross entropy began at another temperature than the paper's, what it was."""
-    all_soft = [record for record in records if record["loss"] == "SH"]
-    soft = [record for record in all_soft if _scheduled(record, "softness", 1.0) != 1.0]
+    of_sh = [record for record in records if record["loss"] == "SH"]
+    soft = [record for record in of_sh if _scheduled(record, "softness", 1.0) != 1.0]
     if not soft:
         return ""
     began = sorted({_scheduled(record, "softness", 1.0) for record in soft})
     hot = " or ".join(f"{temperature:g}" for temperature in began)
-    where = _where(paper, soft, all_soft)
+    where = _where(paper, soft, of_sh)
     said = f"The temperature of SH falls in training, from {hot} to the paper's 1{where}."
     others = any(record["loss"] != "SH" for record in records)
     return f"{said} The other losses have none." if others else said
@@ -159,9 +159,9 @@ def said_of_recombination(paper: PaperTable, records: Sequence[Record]) -> str:
         return ""
     where = _where(paper, recombined, records)
     return (
-        f"Networks were trained on recombined sets{where}; the paper recombines nothing. How they "
-        f"are trained was chosen by how many of the states come back that were not trained on, and "
-        f"plans lead through those; the page on planning has it all."
+        f"Networks were trained on recombined sets{where}; the paper recombines nothing. That was "
+        f"chosen by how well states come back that were not trained on, and the problems are about "
+        f"such states too (docs/planning.md, Recombined sets)."
     )
 
 
@@ -172,12 +172,24 @@ def _scheduled(record: Record, name: str, default: float) -> float:
 
 
 def _where(paper: PaperTable, some: Sequence[Record], every: Sequence[Record]) -> str:
-    """In brackets, the tasks that some of the records are of, unless those are all there are."""
-    chosen, possible = ({record["scenario"] for record in records} for records in (some, every))
-    if chosen == possible:
+    """In brackets, the scenarios that some of the records are of, unless those are all there are.
+
+    Where they are all of a task, as a label begins, the task is enough.
+    """
+    chosen, rest = scenarios(paper, some), set(scenarios(paper, every))
+    rest -= set(chosen)
+    if not rest:
         return ""
-    names = [paper.label(s).partition(",")[0] for s in scenarios(paper, some)]
-    return f" ({', '.join(dict.fromkeys(names))} only)"
+    others = {_task(paper, scenario) for scenario in rest}
+    names = [
+        paper.label(scenario) if _task(paper, scenario) in others else _task(paper, scenario)
+        for scenario in chosen
+    ]
+    return f" ({'; '.join(dict.fromkeys(names))} only)"
+
+
+def _task(paper: PaperTable, scenario: str) -> str:
+    return paper.label(scenario).partition(",")[0]
 
 
 def read_costs(results: Path, table: str) -> list[Record]:
@@ -202,7 +214,8 @@ def said_of_costs(costs: Sequence[Record]) -> str:
     )
 
 
-def _check_problems(record: Record) -> None:
+def _check_planning(record: Record) -> None:
+    require(record["config"], {"trained": dict, "planning": dict})
     require(record, {"problems": list})
     for problem in record["problems"]:
         require(problem, {"failure": TEXT_OR_NOTHING})
@@ -216,7 +229,7 @@ def _check_run(record: Any) -> None:
         raise ValueError(f"members: expected one or more, got {record['members']}")
     paper = paper_table(record["table"])
     if paper.counts_plans:
-        _check_problems(record)
+        _check_planning(record)
     metric, metrics = paper.metric, record["metrics"]
     require(metrics, dict.fromkeys([metric, *({HELDOUT} & metrics.keys())], NUMBER))
     history = record["history"]
