@@ -100,18 +100,23 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
     first = capsys.readouterr().err.splitlines()[0]
     assert shlex.split(first)[-2:] == ["--results", str(tmp_path / "records")]
     options.seeds = [3]
-    assert [
-        p.stem for p, _ in plans._networks(options, [PAPER["puzzle-7"]], "cpu", (), accept)
-    ] == ["wanted"]
+    found = plans._networks(options, [PAPER["puzzle-7"]], "cpu", (), accept)
+    assert [path.stem for path, _ in found] == ["wanted"]
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The records of this repository for Table 5, in a folder with nothing else."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(Path(__file__).parent.parent / "results", "results")
+    return tmp_path / "results" / "table5.jsonl"
 
 
 def test_what_is_recorded_needs_no_pictures_and_no_networks(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    records: Path, capsys: Captured
 ) -> None:
     """The records of this repository are those of the recipe as it is."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(Path(__file__).parent.parent / "results", "results")
-    before = (tmp_path / "results" / "table5.jsonl").read_text()
+    before = records.read_text()
     command = ["reproduce", "table5", "--losses", "SH", "--device", "cpu"]
     assert cli.main(command) == 0
     said = capsys.readouterr()
@@ -120,9 +125,9 @@ def test_what_is_recorded_needs_no_pictures_and_no_networks(
         assert f"already planned with networks of {table}: {every}\n" in said.err
     assert "drawing" not in said.err
     assert "Blocksworld" in said.out
-    assert (tmp_path / "results" / "table5.jsonl").read_text() == before
+    assert records.read_text() == before
     # A scenario that is not recorded of a network is left.
-    (tmp_path / "results" / "table5.jsonl").write_text(
+    records.write_text(
         "".join(line for line in before.splitlines(keepends=True) if '"puzzle-7"' not in line)
     )
     assert cli.main([*command, "--scenarios", "puzzle-7"]) == 2
@@ -131,12 +136,10 @@ def test_what_is_recorded_needs_no_pictures_and_no_networks(
 
 
 def test_records_of_other_pictures_are_refused_before_anything_is_trained(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    records: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New runs beside them would make no table."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(Path(__file__).parent.parent / "results", "results")
-    before = (tmp_path / "results" / "table5.jsonl").read_text()
+    before = records.read_text()
 
     def other_pictures(configs: Sequence[Config], *rest: Any) -> list[Config]:
         return [replace(config, data=replace(table5.BLOCKS, sha256="f" * 64)) for config in configs]
@@ -147,7 +150,7 @@ def test_records_of_other_pictures_are_refused_before_anything_is_trained(
     said = capsys.readouterr().err
     assert "table5: runs of SH in scenario blocks-3 differ in" in said
     assert "epoch" not in said
-    assert (tmp_path / "results" / "table5.jsonl").read_text() == before
+    assert records.read_text() == before
 
 
 def test_what_is_no_record_is_told_with_its_line(

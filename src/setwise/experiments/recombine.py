@@ -4,9 +4,9 @@ Legend: K ensemble members, b sets of a batch, S sets to train on, N elements an
 D donors.
 
 A few sets show few combinations of what their elements may look like, and a network remembers which
-go together. Here, an element keeps its place and gets the look of an element of the same kind in
-another set. Kinds are not told: they are the prototypes that elements are paired with, so that a
-set has one element of each kind.
+go together. Here, an element keeps its place and gets the look that the element of its kind has in
+one of the sets. Kinds are not told: they are the prototypes that elements are paired with, so that
+a set has one element of each kind.
 
 What an element looks like also depends on where it is: seen from another side, lit otherwise, cut
 to a box of another form. So its donors are those of its kind that lie nearest to it, itself mostly

@@ -43,9 +43,9 @@ def headline(results: Path) -> str:
     ]
     parts = ["".join(f"| {' | '.join(line)} |\n" for line in lines)]
     remarks: dict[str, list[str]] = defaultdict(list)
-    for name in (name for name in TABLES if name in found):
-        for remark in tables.remarks(TABLES[name], found[name]):
-            remarks[remark].append(str(TABLES[name].number))
+    for name, paper in TABLES.items():
+        for remark in tables.remarks(paper, found[name]) if name in found else ():
+            remarks[remark].append(str(paper.number))
     for remark, of in remarks.items():
         parts.append(f"Table{'s' if len(of) > 1 else ''} {', '.join(of)}: {remark}\n")
     if missing:
