@@ -8,8 +8,8 @@ Shapes, types and devices are always checked; values where `values` says it is f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -18,15 +18,15 @@ from setwise import values
 from setwise.features import Bernoulli, Features
 
 Reduction = Literal["mean", "sum", "none"]
+REDUCTIONS: tuple[str, ...] = get_args(Reduction)
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _HALVES = (torch.float16, torch.bfloat16)
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-@dataclass(frozen=True)
-class Sets:
-    """The arguments of a checked call, flattened to B sets, in one floating-point type.
+class Sets(NamedTuple):
+    """The arguments of a checked call, flattened to B sets; logits and target are of one type.
 
     Elements that are not valid hold zeros, whatever the caller had there. A dimension of no
     elements has become one element that is not valid: nothing after this meets an empty dimension.
@@ -38,14 +38,19 @@ class Sets:
     target: Tensor  # [B, M, F]
     output_valid: Tensor | None  # [B, N]; None if all are
     target_valid: Tensor | None  # [B, M]; None if all are
-    weight: Tensor | None  # [B, M]
-    half: torch.dtype | None  # the 16-bit type that logits and target came in, if both did
+    weight: Tensor | None  # [B, M], in the type that is computed in
 
-    def as_given(self) -> tuple[Tensor, Tensor]:
-        """Target and logits in the type they came in, for kernels that read it as it is."""
-        if self.half is None:
-            return self.target, self.logits
-        return self.target.to(self.half), self.logits.to(self.half)
+    @property
+    def compute(self) -> torch.dtype:
+        """The type that is computed in: float32 for types of 16 bits."""
+        return torch.float32 if self.logits.dtype in _HALVES else self.logits.dtype
+
+    def widened(self) -> Sets:
+        """The same in the type that is computed in."""
+        if self.logits.dtype == self.compute:
+            return self
+        logits, target = self.logits.to(self.compute), self.target.to(self.compute)
+        return self._replace(logits=logits, target=target)
 
     def masks(self) -> tuple[Tensor, Tensor]:
         """Validity of targets [B, M] and outputs [B, N], written out where all are valid."""
@@ -66,8 +71,23 @@ def check_call(
     weight: Tensor | None,
     reduction: str,
 ) -> Sets:
-    """Check everything that losses and metrics have in common."""
-    check_choice("reduction", reduction, get_args(Reduction))
+    """Check everything that losses and metrics have in common; in the type that is computed in."""
+    return check_as_given(
+        input, target, features, input_valid, target_valid, weight, reduction
+    ).widened()
+
+
+def check_as_given(
+    input: Tensor,
+    target: Tensor,
+    features: Features | None,
+    input_valid: Tensor | None,
+    target_valid: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+) -> Sets:
+    """The same, for kernels that can read types of 16 bits as they are."""
+    check_choice("reduction", reduction, REDUCTIONS)
     _check_elements("input", input)
     _check_elements("target", target)
     _check_pair(input, target)
@@ -77,23 +97,27 @@ def check_call(
     _check_weight(weight, target)
 
     lead = input.shape[:-2]
-    compute = torch.promote_types(input.dtype, torch.promote_types(target.dtype, torch.float32))
-    logits, output_valid = _flatten(input.to(compute), lead, output_valid)
-    x, valid = _flatten(target.to(compute), lead, valid)
+    dtype = input.dtype
+    if dtype != target.dtype:
+        dtype = torch.promote_types(dtype, torch.promote_types(target.dtype, torch.float32))
+    logits, output_valid = _flatten(input, dtype, lead, output_valid)
+    x, valid = _flatten(target, dtype, lead, valid)
+    sets = Sets(lead, features, logits, x, output_valid, valid, None)
     if weight is not None:
-        weight = _flatten(weight.to(compute).unsqueeze(-1), lead, valid)[0].squeeze(-1)
-    _check_values(logits, x, weight, features)
-    both_half = input.dtype == target.dtype and input.dtype in _HALVES
-    half = input.dtype if both_half else None
-    return Sets(lead, features, logits, x, output_valid, valid, weight, half)
+        weight = _flatten(weight.unsqueeze(-1), sets.compute, lead, valid)[0].squeeze(-1)
+        sets = sets._replace(weight=weight)
+    _check_values(sets)
+    return sets
 
 
 def _flatten(
-    elements: Tensor, lead: torch.Size, valid: Tensor | None
+    elements: Tensor, dtype: torch.dtype, lead: torch.Size, valid: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    B, (size, width) = math.prod(lead), elements.shape[-2:]
+    if elements.dtype != dtype:
+        elements = elements.to(dtype)
     if len(lead) != 1:  # a reshape that changes nothing would still cost a step in backward
-        elements = elements.reshape(B, size, width)
+        elements = elements.reshape(math.prod(lead), *elements.shape[-2:])
+    B, size, width = elements.shape
     if size == 0:
         elements = torch.cat([elements, elements.new_zeros(B, 1, width)], dim=1)
         valid = torch.zeros(B, 1, dtype=torch.bool, device=elements.device)
@@ -123,7 +147,8 @@ def check_flag(name: str, given: object) -> None:
 
 def _check_features(features: Features | None, width: int) -> Features:
     if features is None:
-        return Features(Bernoulli(width))
+        # Compilers may know a width only as a symbol, which cannot be looked up.
+        return Features(Bernoulli(width)) if torch.compiler.is_compiling() else _plain(width)
     if not isinstance(features, Features):
         raise TypeError(
             f"features: expected Features(...) or None, got {type(features).__name__}; "
@@ -135,6 +160,11 @@ def _check_features(features: Features | None, width: int) -> Features:
             f"input and target holds {width}"
         )
     return features
+
+
+@lru_cache(maxsize=64)
+def _plain(width: int) -> Features:
+    return Features(Bernoulli(width))
 
 
 def _check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | None:
@@ -187,15 +217,18 @@ def _check_elements(name: str, elements: Tensor) -> None:
 
 
 def _check_pair(input: Tensor, target: Tensor) -> None:
-    shapes = f"input {tuple(input.shape)}, target {tuple(target.shape)}"
     if input.device != target.device:
         raise ValueError(f"target: on {target.device}, but input is on {input.device}")
+    problem = None
     if input.shape[-1] != target.shape[-1]:
-        raise ValueError(f"target: must have as many features (last dimension) as input: {shapes}")
-    if input.shape[:-2] != target.shape[:-2]:
+        problem = "must have as many features (last dimension) as input"
+    elif input.shape[:-2] != target.shape[:-2]:
+        problem = (
+            "leading dimensions must equal those of input (use expand(), nothing is broadcast)"
+        )
+    if problem:
         raise ValueError(
-            f"target: leading dimensions must equal those of input, nothing is broadcast: "
-            f"{shapes}; use expand()"
+            f"target: {problem}: input {tuple(input.shape)}, target {tuple(target.shape)}"
         )
 
 
@@ -215,13 +248,17 @@ def _check_weight(weight: Tensor | None, target: Tensor) -> None:
         )
 
 
-def _check_values(logits: Tensor, x: Tensor, weight: Tensor | None, features: Features) -> None:
-    values.require_finite("input", logits)
-    for block, part in zip(features.blocks, features.split(x), strict=True):
+def _check_values(sets: Sets) -> None:
+    if not values.are_readable(sets.logits):
+        return
+    sets = sets.widened()
+    values.require_finite("input", sets.logits)
+    parts = zip(sets.features.blocks, sets.features.split(sets.target), strict=True)
+    for block, part in parts:
         if block.targets_are_probabilities:
             what = f"{type(block).__name__} features must be probabilities in [0, 1]"
             values.require("target", part, 0.0, 1.0, what)
         else:
             values.require_finite("target", part)
-    if weight is not None:
-        values.require("weight", weight, 0.0, math.inf, "must be finite and not negative")
+    if sets.weight is not None:
+        values.require("weight", sets.weight, 0.0, math.inf, "must be finite and not negative")

@@ -25,12 +25,13 @@ from setwise.kernels.rows import rows
 def set_cross_entropies(
     sets: Sets, temperature: float | Tensor, impl: Impl, reduction: str, skip_negligible: bool
 ) -> Tensor:
-    """Set cross entropy, reduced over the batch."""
+    """Set cross entropy, reduced over the batch; the sets may be of 16 bits."""
     shortcut = None
     if _is_one(temperature) and _is_plain_bernoulli(sets.features):
         shortcut = dispatch.bernoulli_engine(impl, sets.target, sets.logits)
     if shortcut == "triton":
         return _fused(sets, reduction, skip_negligible)
+    sets = sets.widened()
     if shortcut == "reference" and sets.output_valid is None:
         scores = dispatch.dense_bernoulli_logsumexp(sets.target, sets.logits)
         scores = _zero_unless(sets.target_valid, scores)
@@ -41,12 +42,13 @@ def set_cross_entropies(
 
 
 def _fused(sets: Sets, reduction: str, skip_negligible: bool) -> Tensor:
-    x, z = sets.as_given()
     weight = sets.weight if sets.target_valid is None else _target_weights(sets)
     valid = _admissible(sets.output_valid)
     # Sets that cannot be produced must be told apart before the batch is reduced.
     early = reduction if valid is None else "none"
-    loss = dispatch.bernoulli_set_cross_entropy(x, z, valid, weight, early, skip_negligible)
+    loss = dispatch.bernoulli_set_cross_entropy(
+        sets.target, sets.logits, valid, weight, early, skip_negligible
+    )
     if early != "none":
         return loss
     return finish(sets, loss, reduction, lacks_outputs(sets))
@@ -151,7 +153,7 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
 
 def _target_weights(sets: Sets) -> Tensor:
     """The weight of each target [B, M], 0 if it is not valid."""
-    return weighted(sets, sets.masks()[0].to(sets.target.dtype))
+    return weighted(sets, sets.masks()[0].to(sets.compute))
 
 
 def _factors(sets: Sets) -> DotProduct:
@@ -177,4 +179,5 @@ def _barred(bias: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def _is_plain_bernoulli(features: Features) -> bool:
-    return len(features.blocks) == 1 and features.blocks[0] == Bernoulli(features.width)
+    block = features.blocks[0]
+    return len(features.blocks) == 1 and type(block) is Bernoulli and block.weight == 1.0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_choice, reduce_sets
+from setwise.arguments import REDUCTIONS, Reduction, check_choice, reduce_sets
 
 
 def cardinality_error(
@@ -22,7 +20,7 @@ def cardinality_error(
     >>> cardinality_error(torch.tensor([[True, True, False]]), torch.tensor([[True, True, True]]))
     tensor(1.)
     """
-    check_choice("reduction", reduction, get_args(Reduction))
+    check_choice("reduction", reduction, REDUCTIONS)
     for name, valid in (("input_valid", input_valid), ("target_valid", target_valid)):
         if not isinstance(valid, Tensor):
             raise TypeError(f"{name}: expected a boolean tensor, got {type(valid).__name__}")
