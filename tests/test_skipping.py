@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import runpy
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from walks import watch_walks
 
 pytest.importorskip("triton")
 
-from setwise.kernels.triton import engine, skipping, tiles
+from setwise.kernels.triton import engine, plans, skipping, tiles
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
@@ -145,19 +146,22 @@ def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[Tensor, in
 
 @pytest.mark.parametrize("data", [separated, confused])
 def test_a_walk_that_is_split(
-    data: Any, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
+    data: Any,
+    walks: list[tuple[Tensor, int]],
+    set_processors: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each piece has a list; sums are split where they would be without, so bits are the same."""
-    monkeypatch.setattr(tiles, "_processors", lambda device: 50)
+    set_processors(50)
     pieces: list[int] = []
-    honest = engine.split_walk
+    honest = plans.split_walk
 
     def watched(*args: Any) -> tuple[int, int]:
         splits = honest(*args)
         pieces.append(splits[0])
         return splits
 
-    monkeypatch.setattr(engine, "split_walk", watched)
+    monkeypatch.setattr(plans, "split_walk", watched)
     z, x = data(1, 300, 700, 40)
     on, off = (loss_and_gradients(z, x, skip, temperature=0.5) for skip in (True, False))
     assert min(pieces) > 1

@@ -263,9 +263,9 @@ def test_skipping_changes_less_than_rounding(
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_skipping_in_whole_walks(
-    temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
+    temperature: float, walks: list[tuple[Tensor, int]], set_processors: Callable[[int], None]
 ) -> None:
-    monkeypatch.setattr("setwise.kernels.triton.tiles._processors", lambda device: 1)
+    set_processors(1)
     z, x = separated(2048, 40)
     on, off = (
         loss_and_both_gradients(z, x, temperature=temperature, skip_negligible=skip)

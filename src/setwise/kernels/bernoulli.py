@@ -2,15 +2,14 @@
 
 Legend: B sets, M targets, N outputs, F features.
 
-For many small sets the time goes into starting kernels, not into running them, so the most common
-element has a path of its own: ``-A(y) = -sum softplus(y)``, the sum over the targets and the
+For sets that are not large the time goes into starting kernels, not into running them, so the most
+common element has a path of its own: ``-A(y) = -sum softplus(y)``, the sum over the targets and the
 reduction over the batch are part of the same function, and so are their gradients.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,9 +17,12 @@ from torch import Tensor
 
 from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
-from setwise.kernels.triton import engine, small
-from setwise.kernels.triton.launch import launch
-from setwise.kernels.triton.tiles import power_of_2
+from setwise.kernels.triton import engine, plans, small
+
+# Up to this many pairs the gradient is computed in the forward pass, which leaves a multiplication
+# to the backward pass. Autograd runs that in a thread of its own, where starting kernels takes the
+# host several times as long; on an H200, so many pairs take about 0.2 ms.
+LIGHT_PAIRS = 2**27
 
 
 class BernoulliSetCrossEntropy(torch.autograd.Function):
@@ -28,7 +30,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
 
     ``valid`` [B, N] tells which outputs may be chosen and ``weight`` [B, M] holds the ``w_i``;
     either may be None. ``tracked`` says whether autograd is on, which cannot be told from inside;
-    ``skip_negligible`` allows the backward pass to leave out tiles (see `triton.skipping`).
+    ``skip_negligible`` allows the gradients to leave out tiles (see `triton.skipping`).
     """
 
     @staticmethod
@@ -43,22 +45,20 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         skip_negligible: bool,
     ) -> Tensor:
         ctx.reduction, ctx.skip_negligible = reduction, skip_negligible
-        need_target, need_logits, _, need_weight = (
-            tracked and need for need in ctx.needs_input_grad[:4]
-        )
-        if max(target.shape[1], logits.shape[1]) <= small.MAX_ELEMENTS:
-            needs = need_target, need_logits
-            return _small_forward(ctx, target, logits, valid, weight, *needs)
-        # A gradient to the weight takes the general way, with a record of its own.
-        record = skip_negligible and (need_target or need_logits) and not need_weight
-        bias, lse, peaks, centre = engine.bernoulli_logsumexp(target, logits, valid, record)
-        # Weights depend on differences of these alone, which a common centre leaves as they are.
-        ctx.save_for_backward(target, logits, valid, weight, bias, lse, peaks, None)
-        rows = lse if centre is None else lse + centre
-        rows = rows if weight is None else rows * weight
+        needs = ctx.needs_input_grad
+        # A gradient to the weight takes the general way for all of them.
+        tracked = tracked and not needs[3]
+        need_target, need_logits = tracked and needs[0], tracked and needs[1]
+        elements = target, logits, valid, weight
+        if target.shape[1] <= small.MAX_ELEMENTS and logits.shape[1] <= small.MAX_ELEMENTS:
+            sums, saved = _small_forward(*elements, reduction, need_target, need_logits)
+        else:
+            record = skip_negligible and (need_target or need_logits)
+            sums, saved = _forward(*elements, reduction, record, need_logits)
+        ctx.save_for_backward(*elements, *saved)
         if reduction == "none":
-            return -rows.sum(dim=-1)
-        return rows.sum().mul_(_factor(reduction, len(logits)))
+            return sums if sums.dim() == 1 else sums.sum(dim=-1)
+        return sums.sum()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -84,6 +84,71 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         return d_target, d_logits, None, None, None, None, None
 
 
+# What a backward pass finds beside the arguments: bias, logsumexp, peaks, and the gradient to the
+# logits for an incoming gradient of 1; None for what it will not want, or has to compute.
+_Saved = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
+
+def _forward(
+    target: Tensor,
+    logits: Tensor,
+    valid: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    record: bool,
+    need_logits: bool,
+) -> tuple[Tensor, _Saved]:
+    """What adds up to the loss, [B, any], and what to save."""
+    B, factor = len(logits), _factor(reduction, len(logits))
+    now = need_logits and B * target.shape[1] * logits.shape[1] <= LIGHT_PAIRS
+    sums, bias, lse, peaks, other_form = engine.bernoulli_forward(
+        target, logits, valid, weight, factor, record, prepare_gradient=now
+    )
+    ready = None
+    if now:
+        ready, _ = engine.gradients(
+            logits, target, bias, lse, (None, 0, 0, factor), owns_keys=True, sigmoid=True,
+            weight=weight, peaks=peaks, other_form=other_form, dtype=torch.float32,
+        )  # fmt: skip
+    return sums, (bias, lse, peaks, ready)
+
+
+def _small_forward(
+    target: Tensor,
+    logits: Tensor,
+    valid: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    need_target: bool,
+    need_logits: bool,
+) -> tuple[Tensor, _Saved]:
+    """The same in one launch: the losses of the sets are [B]."""
+    (B, M, F), N, device = target.shape, logits.shape[1], logits.device
+    sums = torch.empty(B, device=device)
+    d_logits = bias = lse = sums  # what is not wanted is not written
+    if need_logits:
+        d_logits = torch.empty(B, N, F, device=device)
+    if need_target:
+        bias, lse = torch.empty(B, N, device=device), torch.empty(B, M, device=device)
+    start, grid = plans.small_sets(
+        B, M, N, F, valid is not None, weight is not None, need_target, need_logits,
+        engine.precision(),
+    )  # fmt: skip
+    tensors = (
+        target,
+        logits,
+        sums if valid is None else valid.view(torch.uint8),
+        sums if weight is None else weight,
+        bias,
+        lse,
+        sums,
+        d_logits,
+    )
+    start(grid, tensors, (M, N, _factor(reduction, B)))
+    terms = (bias, lse) if need_target else (None, None)
+    return sums, (*terms, None, d_logits if need_logits else None)
+
+
 def _is_array(grad: Tensor) -> bool:
     """Whether a tensor has memory of its own that a kernel can read; mapped gradients do not."""
     try:
@@ -98,76 +163,9 @@ def _factor(reduction: str, sets: int) -> float:
     return -1.0 / sets if reduction == "mean" else -1.0
 
 
-def _incoming(grad: Tensor, reduction: str, sets: int) -> tuple[Tensor, int, int, float]:
+def _incoming(grad: Tensor, reduction: str, sets: int) -> engine.Incoming:
     """The gradient of each logsumexp, as `engine.gradients` takes it."""
     return grad.contiguous(), 1 if reduction == "none" else 0, 0, _factor(reduction, sets)
-
-
-def _small_forward(
-    ctx: Any,
-    target: Tensor,
-    logits: Tensor,
-    valid: Tensor | None,
-    weight: Tensor | None,
-    need_target: bool,
-    need_logits: bool,
-) -> Tensor:
-    """The loss and, if it will be wanted, its gradient to the logits in one launch."""
-    (B, M, width), N = target.shape, logits.shape[1]
-    per_set = torch.empty(B, device=logits.device)
-    d_logits = bias = lse = per_set  # what is not wanted is not written
-    if need_logits:
-        d_logits = torch.empty(B, N, width, device=logits.device)
-    if need_target:
-        bias = torch.empty(B, N, device=logits.device)
-        lse = torch.empty(B, M, device=logits.device)
-    constants, warps = _small_options(
-        M, N, width, valid is not None, weight is not None, need_target, need_logits,
-        engine.precision(),
-    )  # fmt: skip
-    tensors = (
-        target,
-        logits,
-        per_set if valid is None else valid.view(torch.uint8),
-        per_set if weight is None else weight,
-        bias,
-        lse,
-        per_set,
-        d_logits,
-    )
-    numbers = (M, N, _factor(ctx.reduction, B))
-    launch(small.set_cross_entropy, (B, 1, 1), tensors, numbers, constants, warps, 2)
-    terms = (bias, lse) if need_target else (None, None)
-    ready = d_logits if need_logits else None
-    ctx.save_for_backward(target, logits, valid, weight, *terms, None, ready)
-    return _reduced(per_set, ctx.reduction)
-
-
-@lru_cache(maxsize=1024)
-def _small_options(
-    M: int,
-    N: int,
-    width: int,
-    masked: bool,
-    weighted: bool,
-    terms: bool,
-    gradient: bool,
-    precision: str,
-) -> tuple[dict[str, Any], int]:
-    """Constants and number of warps for sets of M targets and N outputs."""
-    block_m, block_n = max(16, power_of_2(M)), max(16, power_of_2(N))
-    constants = {
-        "MASKED": masked,
-        "WEIGHTED": weighted,
-        "TERMS": terms,
-        "GRADIENT": gradient,
-        "F": width,
-        "BLOCK_M": block_m,
-        "BLOCK_N": block_n,
-        "BLOCK_F": min(max(16, power_of_2(width)), 64 if width <= 512 else 128),
-        "PRECISION": precision,
-    }
-    return constants, 2 if block_m * block_n <= 256 and width <= 512 else 4
 
 
 def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -180,13 +178,8 @@ def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         bias = bernoulli_bias(z)
         bias = bias if valid is None else bias.masked_fill(~valid, -math.inf)
         lse = differentiable_logsumexp(x, z, bias, "triton", ctx.skip_negligible)
-        per_set = -(lse if weight is None else lse * weight).sum(dim=-1)
-        value = _reduced(per_set, ctx.reduction)
+        per_set = (lse if weight is None else lse * weight).sum(dim=-1)
+        per_set = per_set * _factor(ctx.reduction, len(logits))
+        value = per_set if ctx.reduction == "none" else per_set.sum()
         grads = list(torch.autograd.grad(value, wanted, grad, create_graph=twice))
     return tuple(grads.pop(0) if need else None for need in needs)
-
-
-def _reduced(per_set: Tensor, reduction: str) -> Tensor:
-    if reduction == "none":
-        return per_set
-    return per_set.mean() if reduction == "mean" else per_set.sum()

@@ -11,7 +11,7 @@ import warnings
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -89,13 +89,11 @@ def bernoulli_set_cross_entropy(
     skip_negligible: bool,
 ) -> Tensor:
     """Set cross entropy of Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches."""
-    from setwise.kernels.bernoulli import BernoulliSetCrossEntropy
-
     # Kernels read plain arrays. Here, not in the function: its gradients are of what it was given.
     target, logits = target.contiguous(), logits.contiguous()
     valid = None if valid is None else valid.contiguous()
     weight = None if weight is None else weight.contiguous()
-    return BernoulliSetCrossEntropy.apply(
+    return _triton("bernoulli").BernoulliSetCrossEntropy.apply(
         target, logits, valid, weight, reduction, torch.is_grad_enabled(), skip_negligible
     )
 
@@ -134,7 +132,8 @@ def _has_triton() -> bool:
 
 def _fits_triton(queries: Tensor, keys: Tensor) -> bool:
     """Whether positions inside one set fit the 32 bits the kernels count them with."""
-    return max(t.shape[1] * t.shape[2] for t in (queries, keys)) < 2**31
+    width = queries.shape[2]
+    return queries.shape[1] * width < 2**31 and keys.shape[1] * width < 2**31
 
 
 @cache
@@ -164,4 +163,10 @@ def _require_triton(queries: Tensor, keys: Tensor) -> None:
 
 def _interprets() -> bool:
     """Whether Triton runs its kernels in its interpreter, the way to run them on a CPU."""
-    return bool(import_module("setwise.kernels.triton.launch").INTERPRETED)
+    return bool(_triton("triton.launch").INTERPRETED)
+
+
+@cache
+def _triton(module: str) -> Any:
+    """A module that imports Triton, which not every machine has."""
+    return import_module(f"setwise.kernels.{module}")

@@ -1,65 +1,75 @@
-"""The Triton engine: which kernel serves a shape, with which tiles, on how large a grid.
+"""The Triton engine: kernels as functions of tensors, without autograd, as in `chunked`.
 
 Legend: B sets, M queries, N keys, F features. A score is ``queries_i . keys_j + bias_j``.
 
-Functions of tensors without autograd, as in `chunked`. Sums are always formed in the same order, so
-the same call gives the same bits.
+Sums are always formed in the same order, so the same call gives the same bits.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from setwise.kernels.triton import points, products
-from setwise.kernels.triton.launch import launch
+from setwise.kernels.triton import plans, points
 from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
-from setwise.kernels.triton.tiles import (
-    backward_tiles,
-    blocks_in,
-    forward_tiles,
-    power_of_2,
-    shared_memory,
-    split_walk,
-)
+from setwise.kernels.triton.tiles import blocks_in
+
+# The gradient of query i of set b, ``factor SCALE[b scale_set + i scale_row]``, in this order;
+# without a SCALE it is the factor alone.
+Incoming = tuple[Tensor | None, int, int, float]
 
 
 def logsumexp(
-    queries: Tensor,
-    keys: Tensor,
-    bias: Tensor,
-    record: bool,
-    columns: Tensor | None = None,
+    queries: Tensor, keys: Tensor, bias: Tensor, record: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """``logsumexp_j score_ij`` in float32, shape [B, M]; ``columns`` are those of the keys.
+    """``logsumexp_j score_ij`` in float32, shape [B, M].
 
     To ``record`` also gives, where it pays to skip tiles in the backward pass, the peaks that
     `skipping` knows them by.
     """
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
-    B, M, F = queries.shape
-    N = keys.shape[1]
-    tiles = forward_tiles(M, N, F, queries.dtype)
-    programs = blocks_in(M, tiles.a)
-    splits, per_split = split_walk(queries.device, B * programs, N, tiles.c)
-    lse = torch.empty(splits, B, M, device=queries.device)
+    lse, peaks, _ = _logsumexp(queries, keys, bias, record)
+    return lse, peaks
+
+
+def _logsumexp(
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    record: bool,
+    columns: Tensor | None = None,
+    weight: Tensor | None = None,
+    factor: float | None = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Logsumexp [B, M] and peaks, as in `logsumexp`; ``columns`` are those of the keys.
+
+    With a ``factor`` also ``factor sum_i weight_i lse_i`` of some queries each, [B, blocks]; None
+    where the walk is split.
+    """
+    (B, M, F), N = queries.shape, keys.shape[1]
     peaks = None
-    constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    shape = peaks_shape(B, M, N, F) if record else None
+    if shape is not None:
+        peaks = torch.empty(shape, device=queries.device)
+    start, grid, _, splits, per_split, _ = plans.logsumexp(
+        queries.device, B, M, N, F, queries.dtype, precision(),
+        peaks is not None, factor is not None, weight is not None,
+    )  # fmt: skip
+    lse = torch.empty((B, M) if splits == 1 else (splits, B, M), device=queries.device)
+    sums = None
+    if factor is not None and splits == 1:
+        sums = torch.empty(B, grid[0] // B, device=queries.device)
+    options = (lse if weight is None else weight, lse if sums is None else sums)
+    tail = (per_split, B, 0.0 if factor is None else factor)
     if F <= points.MAX_FEATURES:
-        kernel, keys = points.logsumexp, _columns(keys) if columns is None else columns
-        tensors: tuple[Tensor, ...] = (queries, keys, bias, lse)
-        numbers: tuple[int, ...] = (M, N, keys.shape[2], per_split, B)
+        columns = _columns(keys) if columns is None else columns
+        start(grid, (queries, columns, bias, lse, *options), (M, N, columns.shape[2], *tail))
     else:
-        shape = peaks_shape(B, M, N, F) if record else None
-        peaks = None if shape is None else torch.empty(shape, device=queries.device)
-        kernel, numbers = products.logsumexp, (M, N, per_split, B)
-        tensors = (queries, keys, bias, lse, lse if peaks is None else peaks)
-        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision(), "RECORDED": peaks is not None}
-    grid = (programs * B, splits, 1)
-    launch(kernel, grid, tensors, numbers, constants, tiles.warps, tiles.stages)
-    return lse[0] if splits == 1 else torch.logsumexp(lse, dim=0), peaks
+        recorded = lse if peaks is None else peaks
+        start(grid, (queries, keys, bias, lse, recorded, *options), (M, N, *tail))
+    return lse if splits == 1 else torch.logsumexp(lse, dim=0), peaks, sums
 
 
 def logsumexp_backward(
@@ -86,58 +96,90 @@ def logsumexp_backward(
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     """``argmax_j score_ij``, shape [B, M]."""
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
-    B, M, F = queries.shape
-    N = keys.shape[1]
-    tiles = forward_tiles(M, N, F, queries.dtype)
+    (B, M, F), N = queries.shape, keys.shape[1]
     index = torch.empty(B, M, dtype=torch.long, device=queries.device)
-    constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    start, grid = plans.argmax(B, M, N, F, queries.dtype, precision())
+    numbers: tuple[int, ...] = (M, N)
     if F <= points.MAX_FEATURES:
-        kernel, keys = points.argmax, _columns(keys)
-        numbers: tuple[int, ...] = (M, N, keys.shape[2])
-    else:
-        kernel, numbers = products.argmax, (M, N)
-        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision()}
-    grid = (blocks_in(M, tiles.a) * B, 1, 1)
-    launch(
-        kernel, grid, (queries, keys, bias, index), numbers, constants, tiles.warps, tiles.stages
-    )
+        keys = _columns(keys)
+        numbers = (M, N, keys.shape[2])
+    start(grid, (queries, keys, bias, index), numbers)
     return index
 
 
-def bernoulli_logsumexp(
-    target: Tensor, logits: Tensor, valid: Tensor | None, record: bool
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """``bias_j = -sum softplus(logits_j)``, -inf where not valid; logsumexp with it, and its peaks.
+class BernoulliForward(NamedTuple):
+    """The forward pass of set cross entropy: its loss, and what its backward passes want."""
 
-    Above the precision of tf32 all are relative to a last result, a number [B, 1] for each set,
-    else None. The bias of many features is large, the differences between outputs are not; at the
-    size of the bias, forward and backward would round the same score to different neighbours.
+    sums: Tensor  # [B, any]: what adds up to the loss of each set
+    bias: Tensor  # [B, N]: -sum softplus(logits_j), -inf where not valid
+    lse: Tensor  # [B, M]: logsumexp_j score_ij
+    peaks: Tensor | None  # of `skipping`, if recorded
+    other_form: Tensor | None  # of the target: its columns or a copy in float16, if prepared
+
+
+def bernoulli_forward(
+    target: Tensor,
+    logits: Tensor,
+    valid: Tensor | None,
+    weight: Tensor | None,
+    factor: float,
+    record: bool,
+    prepare_gradient: bool,
+) -> BernoulliForward:
+    """``factor sum_i weight_i logsumexp_j(target_i . logits_j - sum softplus(logits_j))``.
+
+    Above the precision of tf32, bias and lse are relative to a common number of each set. The bias
+    of many features is large, the differences between outputs are not; at the size of the bias,
+    forward and backward would round the same score to different neighbours. Weights depend on
+    differences alone.
     """
-    B, N, F = logits.shape
-    centred = F > points.MAX_FEATURES and precision() != "tf32" and N > 0
-    bias = torch.empty(
-        B, N, device=logits.device, dtype=torch.float64 if centred else torch.float32
-    )
-    mask = bias if valid is None else valid.view(torch.uint8)
-    constants: dict[str, Any] = {"MASKED": valid is not None, "F": F}
-    if F <= points.MAX_FEATURES:
-        columns = logits.new_empty(B, F, 16 * blocks_in(N, 16))
-        grid, numbers = (blocks_in(N, 512) * B, 1, 1), (N, columns.shape[2])
-        tensors = (logits, mask, bias, columns)
-        launch(points.prepare, grid, tensors, numbers, constants | {"BLOCK": 512}, 4, 1)
-        return bias, *logsumexp(target, logits, bias, record, columns), None
-    # Few steps, for each rounds at the size of the total.
-    block_f = min(power_of_2(F), 2048)
-    block_a = 2048 // block_f
-    constants |= {"BLOCK_A": block_a, "BLOCK_F": block_f}
-    grid = (blocks_in(B * N, block_a), 1, 1)
-    launch(products.bernoulli_bias, grid, (logits, mask, bias), (B * N,), constants, 4, 1)
-    if not centred:
-        return bias, *logsumexp(target, logits, bias, record), None
-    finite = torch.finfo(torch.float32).min  # where no output is valid
-    centre = bias.amax(dim=1, keepdim=True).clamp_(min=finite)
+    bias, columns, other_form = _prepared(target, logits, valid, prepare_gradient)
+    if bias.dtype == torch.float32:
+        lse, peaks, sums = _logsumexp(target, logits, bias, record, columns, weight, factor)
+        sums = _weighted(lse, weight, factor) if sums is None else sums
+        return BernoulliForward(sums, bias, lse, peaks, other_form)
+    least = torch.finfo(torch.float32).min  # where no output is valid
+    centre = bias.amax(dim=1, keepdim=True).clamp_(min=least)
     bias = (bias - centre).float()
-    return bias, *logsumexp(target, logits, bias, record), centre.float()
+    lse, peaks, _ = _logsumexp(target, logits, bias, record)
+    sums = _weighted(lse + centre.float(), weight, factor)
+    return BernoulliForward(sums, bias, lse, peaks, other_form)
+
+
+def _prepared(
+    target: Tensor, logits: Tensor, valid: Tensor | None, for_gradient: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """In one launch: the bias, columns of logits, and the form of targets that a gradient reads.
+
+    The bias is of float64 above the precision of tf32; forms are None where they are not wanted.
+    """
+    (B, N, F), M, device = logits.shape, target.shape[1], logits.device
+    if F <= points.MAX_FEATURES:
+        bias = torch.empty(B, N, device=device)
+        columns = form = logits.new_empty(B, F, 16 * blocks_in(N, 16))
+        if for_gradient:
+            form = target.new_empty(B, F, 16 * blocks_in(M, 16))
+        start, grid = plans.preparation(B, M, N, F, valid is not None, for_gradient)
+        mask = bias if valid is None else valid.view(torch.uint8)
+        strides = columns.shape[2], form.shape[2]
+        start(
+            grid,
+            (logits, target, mask, bias, columns, form),
+            (N, M, *strides, grid[0] // B),
+        )
+        return bias, columns, form if for_gradient else None
+    level = precision()
+    bias = form = torch.empty(
+        B, N, device=device, dtype=torch.float32 if level == "tf32" else torch.float64
+    )
+    second = plans.second_operand(M, F, target.dtype, level, probabilities=True)
+    halved = for_gradient and second == "half"
+    if halved:
+        form = torch.empty(B, M, F, device=device, dtype=torch.float16)
+    start, grid = plans.preparation(B, M, N, F, valid is not None, halved)
+    mask = bias if valid is None else valid.view(torch.uint8)
+    start(grid, (logits, target, mask, bias, form), (B * N, B * M))
+    return bias, None, form if halved else None
 
 
 def gradients(
@@ -145,80 +187,64 @@ def gradients(
     others: Tensor,
     owner_term: Tensor,
     other_term: Tensor,
-    incoming: tuple[Tensor, int, int, float],
+    incoming: Incoming,
     *,
     owns_keys: bool,
     sigmoid: bool = False,
     weight: Tensor | None = None,
     peaks: Tensor | None = None,
+    other_form: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the owners, and of the bias if they are keys; see `products.gradients`.
 
-    ``incoming`` is the gradient of query i of set b as (SCALE, scale_set, scale_row, factor). With
-    the ``peaks`` of the forward pass, tiles that cannot matter are skipped.
+    With the ``peaks`` of the forward pass, tiles that cannot matter are skipped. ``other_form`` is
+    that of the others, if it has been prepared; ``dtype`` is that of the result, by default that of
+    the owners. With ``sigmoid`` there is no gradient of the bias.
     """
-    B, n_a, F = owners.shape
-    n_c = others.shape[1]
-    scale, *strides, factor = incoming
-    half = sigmoid and precision() == "tf32"
-    room = shared_memory(owners.device)
-    tiles = backward_tiles(n_a, n_c, F, owners.dtype, precision(), half, room)
-    programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
-    # The share of the sigmoid is added once, at the end of a walk, which must then be whole.
-    splits, per_split = (
-        (1, n_c) if sigmoid else split_walk(owners.device, B * programs * chunks, n_c, tiles.c)
+    (B, n_a, F), n_c, device = owners.shape, others.shape[1], owners.device
+    scale, scale_set, scale_row, factor = incoming
+    dtype = owners.dtype if dtype is None else dtype
+    start, grid, tiles, splits, per_split, second = plans.gradients(
+        device, B, n_a, n_c, F, owners.dtype, precision(),
+        owns_keys, sigmoid, scale is None, weight is not None, peaks is not None,
+    )  # fmt: skip
+    pieces = () if splits == 1 else (splits,)
+    d_owners = torch.empty(
+        *pieces, B, n_a, F, device=device, dtype=torch.float32 if pieces else dtype
     )
-    tensors: tuple[Tensor, ...]
-    numbers: tuple[int | float, ...]
-    kind = owners.dtype if splits == 1 else torch.float32
-    d_owners = torch.empty(splits, B, n_a, F, device=owners.device, dtype=kind)
-    d_bias = torch.empty(splits, B, n_a, device=owners.device)
-    constants: dict[str, Any] = {
-        "OWNS_KEYS": owns_keys,
-        "SIGMOID": sigmoid,
-        "WEIGHTED": weight is not None,
-    }
-    terms = (owner_term, other_term, scale, scale if weight is None else weight)
-    results = (d_owners, d_bias)
+    d_bias = d_owners if sigmoid else torch.empty(*pieces, B, n_a, device=device)
+    unread = owner_term
+    per_set = unread if scale is None else scale
+    terms = (owner_term, other_term, per_set, unread if weight is None else weight)
+    tail = (per_split, B, scale_set, scale_row, factor)
     if F <= points.MAX_FEATURES:
-        kernel, others = points.gradients, _columns(others)
-        tensors = (owners, others, *terms, *results)
-        numbers = (n_a, n_c, others.shape[2], per_split, B, *strides, factor)
-        constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+        columns = _columns(others) if other_form is None else other_form
+        start(
+            grid,
+            (owners, columns, *terms, d_owners, d_bias),
+            (n_a, n_c, columns.shape[2], *tail),
+        )
     else:
-        second, others_t = _second_operand(others, half)
-        scaled = others_t.dtype == torch.float16
-        largest = scale
-        if scaled and owns_keys:
-            largest = scale if scale.numel() == 1 else scale.abs().amax()
-            largest = largest if weight is None else largest * weight.amax()
-        visits = None
+        if other_form is None:
+            other_form = _other_form(others, second)
+        largest = unread
+        if owns_keys and other_form.dtype == torch.float16:
+            largest = _largest(scale, weight, unread)
+        visits: tuple[Tensor, Tensor] = (unread, unread)
         if peaks is not None:
             lse, M, N = (other_term, n_c, n_a) if owns_keys else (owner_term, n_a, n_c)
-            per_query = weight if weight is not None else scale if strides[1] else None
+            per_query = weight if weight is not None else scale if scale_row else None
             kept = matters(peaks, lse, per_query, N)
             visits = tiles_to_visit(kept, M, N, F, tiles, owns_keys, per_split)
-        kernel = products.gradients
-        tensors = (owners, others, others_t, *terms, largest, *(visits or (scale, scale)), *results)
-        numbers = (n_a, n_c, per_split, B, *strides, factor)
-        constants |= {
-            "SECOND": second,
-            "SCALED": scaled,
-            "WHOLE": splits == 1,
-            "LISTED": visits is not None,
-            "F": F,
-            "BLOCK_A": tiles.a,
-            "BLOCK_C": tiles.c,
-        }
-        constants |= {"BLOCK_F": tiles.f, "BLOCK_D": tiles.d, "PRECISION": precision()}
-    grid = (programs * B, splits * chunks, 1)
-    launch(kernel, grid, tensors, numbers, constants, tiles.warps, tiles.stages)
+        tensors = (owners, others, other_form, *terms, largest, *visits, d_owners, d_bias)
+        start(grid, tensors, (n_a, n_c, *tail))
     if splits == 1:
-        return d_owners[0], d_bias[0]
-    total, weight = d_owners.sum(dim=0), d_bias.sum(dim=0)
+        return d_owners, d_bias
+    total, summed = d_owners.sum(dim=0), d_bias.sum(dim=0)
     if not owns_keys and F > points.MAX_FEATURES:
-        total = total / weight.masked_fill(weight == 0, 1.0).unsqueeze(-1)
-    return total.to(owners.dtype), weight
+        total = total / summed.masked_fill(summed == 0, 1.0).unsqueeze(-1)
+    return total.to(dtype), summed
 
 
 def precision() -> str:
@@ -234,6 +260,18 @@ def precision() -> str:
     return {"highest": "ieee", "high": "tf32x3", "medium": "tf32"}[older]
 
 
+def _weighted(lse: Tensor, weight: Tensor | None, factor: float) -> Tensor:
+    return lse * factor if weight is None else lse * weight * factor
+
+
+def _largest(scale: Tensor | None, weight: Tensor | None, unread: Tensor) -> Tensor:
+    """The largest |gradient| of a query but for the factor; not read if there is neither."""
+    if scale is None:
+        return unread if weight is None else weight.amax()
+    largest = scale if scale.numel() == 1 else scale.abs().amax()
+    return largest if weight is None else largest * weight.amax()
+
+
 def _columns(elements: Tensor) -> Tensor:
     """Elements [B, n, F] as [B, F, n], rows padded so that wide loads stay aligned."""
     B, n, F = elements.shape
@@ -244,13 +282,8 @@ def _columns(elements: Tensor) -> Tensor:
     return columns
 
 
-def _second_operand(others: Tensor, half: bool) -> tuple[str, Tensor]:
-    """How `products.gradients` gets the operand of its second product; see there.
-
-    ``half`` allows a copy in float16: the others are probabilities, and precision is that of tf32.
-    """
-    if others.dtype != torch.float32 or others.shape[1] < 64 or precision() == "ieee":
-        return "same", others
-    if half:
-        return "half", others.half()
-    return "transposed", others.mT.contiguous()
+def _other_form(others: Tensor, second: str) -> Tensor:
+    """The operand of the second product in `products.gradients`; see there."""
+    if second == "half":
+        return others.half()
+    return others.mT.contiguous() if second == "transposed" else others

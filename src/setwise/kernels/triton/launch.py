@@ -8,6 +8,7 @@ choice depends on, and started directly.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -16,47 +17,69 @@ from torch import Tensor
 # Kernels are made for the interpreter or for the device when their module is first imported.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
-_starters: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+
+class Launcher:
+    """A kernel with its constants, number of warps and stages; see `launcher`."""
+
+    def __init__(self, kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> None:
+        self._kernel, self._constants = kernel, constants
+        self._values = tuple(constants.values())
+        # Newer releases of Triton may no longer fuse multiplications and additions by default.
+        self._options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
+        self._starters: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+
+    def __call__(
+        self,
+        grid: tuple[int, int, int],
+        tensors: tuple[Tensor, ...],
+        numbers: tuple[int | float, ...],
+    ) -> None:
+        """Run ``kernel(*tensors, *numbers, **constants)``: tensors come first, constants last."""
+        if INTERPRETED:
+            assert all(t.is_contiguous() for t in tensors)
+            self._kernel[grid](*tensors, *numbers, **self._constants)
+            return
+        device = tensors[0].get_device()
+        if device != torch._C._cuda_getDevice():
+            with torch.cuda.device(device):
+                self(grid, tensors, numbers)
+            return
+        # Compiled code assumes the types and the alignment of pointers, properties of the numbers.
+        pointers = [t.data_ptr() for t in tensors]
+        misaligned = 0
+        for pointer in pointers:
+            misaligned |= pointer & 15
+        key = (
+            device,
+            _properties(*numbers),
+            *[t.dtype for t in tensors],
+            *([p & 15 for p in pointers] if misaligned else ()),
+        )
+        starter = self._starters.get(key)
+        if starter is None:
+            compiled = self._kernel[grid](*tensors, *numbers, **self._constants, **self._options)
+            self._starters[key] = compiled.run, compiled.function, compiled.packed_metadata
+            return
+        run, function, metadata = starter
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        # Bare addresses: for a tensor the launcher would ask the driver about each pointer. The
+        # three None stand where a profiler of Triton's own may hook in.
+        run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *self._values)
 
 
-def launch(
-    kernel: Any,
-    grid: tuple[int, int, int],
-    tensors: tuple[Tensor, ...],
-    numbers: tuple[int | float, ...],
-    constants: dict[str, Any],
-    warps: int,
-    stages: int,
-) -> None:
-    """Run ``kernel(*tensors, *numbers, **constants)``, which must be the order of its arguments."""
-    assert all(t.is_contiguous() for t in tensors)
-    if INTERPRETED:
-        kernel[grid](*tensors, *numbers, **constants)
-        return
-    device = tensors[0].get_device()
-    if device != torch._C._cuda_getDevice():
-        with torch.cuda.device(device):
-            launch(kernel, grid, tensors, numbers, constants, warps, stages)
-        return
-    # Compiled code assumes the types and the alignment of pointers, and properties of the numbers.
-    pointers = [t.data_ptr() for t in tensors]
-    misaligned = [p & 15 for p in pointers] if any(p & 15 for p in pointers) else ()
-    # Of an integer only these properties are compiled in, of other numbers nothing.
-    properties = [
-        (n == 1, n % 16 == 0, n >= 2**31) if isinstance(n, int) else None for n in numbers
-    ]
-    values = constants.values()
+_launchers: dict[tuple[Any, ...], Launcher] = {}
+
+
+def launcher(kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> Launcher:
+    """The one launcher of a kernel with these options; worth keeping by those who call often."""
     # The name, for the hash of a kernel is that of its source.
-    name = (kernel.__module__, kernel.__name__)
-    types = [t.dtype for t in tensors]
-    key = (name, device, warps, stages, *values, *types, *misaligned, *properties)
-    starter = _starters.get(key)
-    if starter is None:
-        compiled = kernel[grid](*tensors, *numbers, **constants, num_warps=warps, num_stages=stages)
-        _starters[key] = compiled.run, compiled.function, compiled.packed_metadata
-        return
-    run, function, metadata = starter
-    stream = torch._C._cuda_getCurrentRawStream(device)
-    # Bare addresses: for a tensor the launcher would ask the driver about each pointer. The three
-    # None stand where a profiler of Triton's own may hook in.
-    run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *values)
+    key = (kernel.__module__, kernel.__name__, warps, stages, *constants.values())
+    if key not in _launchers:
+        _launchers[key] = Launcher(kernel, constants, warps, stages)
+    return _launchers[key]
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _properties(*numbers: int | float) -> tuple[Any, ...]:
+    """What is compiled in: of an integer these properties alone, of other numbers nothing."""
+    return tuple((n == 1, n % 16 == 0, n >= 2**31) if isinstance(n, int) else None for n in numbers)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.products import incoming, weighted_sum
+
 MAX_FEATURES = 4
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -49,10 +51,13 @@ def _scores(start, a0, a1, a2, a3, c0, c1, c2, c3, F: tl.constexpr):
 
 @triton.jit
 def logsumexp(
-    Q, K, BIAS, LSE, M, N, stride, keys_per_split, batch,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    Q, K, BIAS, LSE, WEIGHT, LOSS, M, N, stride, keys_per_split, batch, factor,
+    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
+
+    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``.
 
     Two walks, one for the maximum and one for the sum: an online maximum would cost a reduction
     across threads and a rescaling at every step, more than computing the scores again.
@@ -86,14 +91,17 @@ def logsumexp(
         total += tl.exp2(s - anchor[:, None])
     lse = (top + tl.log2(tl.sum(total, 1))) * LN_2
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
+    if SUMMED:
+        summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
+        tl.store(LOSS + tl.program_id(0), factor * summed)
 
 
 @triton.jit
 def gradients(
     A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, n_a, n_c, stride, others_per_split, batch,
     scale_set, scale_row, factor,
-    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, WEIGHTED: tl.constexpr, F: tl.constexpr,
-    BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
+    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners; see `products.gradients`."""
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
@@ -121,9 +129,7 @@ def gradients(
         gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf")) * LOG2_E
         if OWNS_KEYS:  # gamma is then the logsumexp of the queries; -inf means no weight at all
             gamma = tl.where(gamma == float("-inf"), gamma, -gamma)
-            h = tl.load(SCALE + c * scale_row, mask=c_ok, other=0.0) * factor
-            if WEIGHTED:
-                h *= tl.load(WEIGHT + c, mask=c_ok, other=0.0)
+            h = incoming(SCALE, WEIGHT, c, c_ok, scale_row, factor, UNIT, WEIGHTED)
         else:
             h = tl.full([BLOCK_C], 1.0, tl.float32)
         k0, k1 = _column(C, c, c_ok, 0, F, stride), _column(C, c, c_ok, 1, F, stride)
@@ -141,9 +147,7 @@ def gradients(
     weight = tl.sum(total, 1)
     scale = tl.full([BLOCK_A], 1.0, tl.float32)
     if not OWNS_KEYS:
-        scale = tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor
-        if WEIGHTED:
-            scale *= tl.load(WEIGHT + a, mask=a_ok, other=0.0)
+        scale = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
     DA += (split * batch + b) * n_a * F
     _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID)
     if F > 1:
@@ -196,20 +200,21 @@ def argmax(
 
 @triton.jit
 def prepare(
-    Z, VALID, BIAS, COLUMNS, n, stride,
-    MASKED: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr,
+    Z, X, VALID, BIAS, Z_COLUMNS, X_COLUMNS, n, m, z_stride, x_stride, blocks,
+    MASKED: tl.constexpr, BOTH: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """``BIAS_j = -sum_f softplus(Z[j, f])``, -inf where not VALID, and Z by columns."""
-    blocks = tl.cdiv(n, BLOCK)
+    """``BIAS_j = -sum_f softplus(Z[j, f])``, -inf where not VALID; columns of Z, with BOTH of X."""
     b = (tl.program_id(0) // blocks).to(tl.int64)
     j = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
-    ok = j < n
     bias = tl.zeros([BLOCK], tl.float32)
     for f in tl.static_range(0, F):
-        given = tl.load(Z + (b * n + j) * F + f, mask=ok, other=0.0)
-        tl.store(COLUMNS + (b * F + f) * stride + j, given, mask=ok)
+        given = tl.load(Z + (b * n + j) * F + f, mask=j < n, other=0.0)
+        tl.store(Z_COLUMNS + (b * F + f) * z_stride + j, given, mask=j < n)
         z = given.to(tl.float32)
         bias -= tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+        if BOTH:
+            given = tl.load(X + (b * m + j) * F + f, mask=j < m, other=0.0)
+            tl.store(X_COLUMNS + (b * F + f) * x_stride + j, given, mask=j < m)
     if MASKED:
-        bias = tl.where(tl.load(VALID + b * n + j, mask=ok, other=1) != 0, bias, float("-inf"))
-    tl.store(BIAS + b * n + j, bias, mask=ok)
+        bias = tl.where(tl.load(VALID + b * n + j, mask=j < n, other=1) != 0, bias, float("-inf"))
+    tl.store(BIAS + b * n + j, bias, mask=j < n)

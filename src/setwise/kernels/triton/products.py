@@ -68,12 +68,23 @@ def _scores(
 
 
 @triton.jit
+def weighted_sum(lse, WEIGHT, i, i_ok, WEIGHTED: tl.constexpr):
+    """``sum_i WEIGHT_i lse_i``; all weights are 1 unless WEIGHTED."""
+    if WEIGHTED:
+        lse *= tl.load(WEIGHT + i, mask=i_ok, other=0.0)
+    return tl.sum(tl.where(i_ok, lse, 0.0), 0)
+
+
+@triton.jit
 def logsumexp(
-    Q, K, BIAS, LSE, PEAKS, M, N, keys_per_split, batch,
+    Q, K, BIAS, LSE, PEAKS, WEIGHT, LOSS, M, N, keys_per_split, batch, factor,
+    RECORDED: tl.constexpr, SUMMED: tl.constexpr, WEIGHTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PRECISION: tl.constexpr, RECORDED: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
+
+    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``.
 
     With RECORDED, PEAKS [b, 2, PEAK_QUERIES of i, BLOCK_C of j] gets the largest of so many scores,
     and the largest when each is taken relative to the best that its query has met so far.
@@ -114,6 +125,21 @@ def logsumexp(
         top = new_top
     lse = top + tl.log2(total) * LN_2
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
+    if SUMMED:
+        summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
+        tl.store(LOSS + tl.program_id(0), factor * summed)
+
+
+@triton.jit
+def incoming(SCALE, WEIGHT, i, i_ok, scale_row, factor, UNIT: tl.constexpr, WEIGHTED: tl.constexpr):
+    """``factor SCALE_i WEIGHT_i``, the gradient of query i; with UNIT every scale is 1."""
+    if UNIT:
+        g = tl.where(i_ok, factor, 0.0)
+    else:
+        g = tl.load(SCALE + i * scale_row, mask=i_ok, other=0.0) * factor
+    if WEIGHTED:
+        g *= tl.load(WEIGHT + i, mask=i_ok, other=0.0)
+    return g
 
 
 @triton.jit
@@ -131,8 +157,8 @@ def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
 def gradients(
     A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
     n_a, n_c, others_per_split, batch, scale_set, scale_row, factor,
-    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, WEIGHTED: tl.constexpr, SECOND: tl.constexpr,
-    SCALED: tl.constexpr, WHOLE: tl.constexpr, LISTED: tl.constexpr,
+    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
+    SECOND: tl.constexpr, SCALED: tl.constexpr, WHOLE: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -141,7 +167,7 @@ def gradients(
     With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
     whichever belongs to the owners and to the others. The incoming gradient of query i is
     ``g_i = factor SCALE[b scale_set + i scale_row] WEIGHT_i``, so that it can be one per query, per
-    set or for the whole batch::
+    set or for the whole batch, or with UNIT the factor alone::
 
         owners are keys      DA_a = sum_c p_ac g_c C_c        DBIAS_a = sum_c p_ac g_c
         owners are queries   DA_a = g_a sum_c p_ac C_c        DBIAS_a = sum_c p_ac
@@ -176,7 +202,9 @@ def gradients(
     a_tile = _tile(A, a, tl.arange(0, BLOCK_F), a_ok, F, F % BLOCK_F == 0)
     if SCALED:
         if OWNS_KEYS:
-            largest = tl.abs(tl.load(LARGEST) * factor)
+            largest = tl.abs(factor)
+            if WEIGHTED or not UNIT:
+                largest *= tl.abs(tl.load(LARGEST))
             largest = tl.where(largest > 0, largest, 1.0)
         else:
             largest = tl.full([], 1.0, tl.float32)
@@ -210,9 +238,7 @@ def gradients(
         if OWNS_KEYS:
             lse = tl.where(gamma == float("-inf"), float("inf"), gamma)
             p = tl.exp2(((s + alpha[:, None]) - lse[None, :]) * LOG2_E)
-            scale = tl.load(SCALE + c * scale_row, mask=c_ok, other=0.0) * factor
-            if WEIGHTED:
-                scale *= tl.load(WEIGHT + c, mask=c_ok, other=0.0)
+            scale = incoming(SCALE, WEIGHT, c, c_ok, scale_row, factor, UNIT, WEIGHTED)
             if SCALED:
                 scale *= into_range
             p *= scale[None, :]
@@ -242,10 +268,7 @@ def gradients(
     if not OWNS_KEYS:
         if WHOLE:
             sums /= tl.where(weight > 0, weight, 1.0)[:, None]
-        scale = tl.load(SCALE + a * scale_row, mask=a_ok, other=0.0) * factor
-        if WEIGHTED:
-            scale *= tl.load(WEIGHT + a, mask=a_ok, other=0.0)
-        sums *= scale[:, None]
+        sums *= incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)[:, None]
     at = (split * batch + b) * n_a
     ok = a_ok[:, None] & (d < F)[None, :]
     tl.store(DA + (at + a)[:, None] * F + d[None, :], sums, mask=ok)
@@ -284,22 +307,28 @@ def argmax(
 
 
 @triton.jit
-def bernoulli_bias(
-    Z, VALID, BIAS, n, MASKED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
-    BLOCK_F: tl.constexpr,
+def prepare(
+    Z, X, VALID, BIAS, HALF, n, m, MASKED: tl.constexpr, HALVED: tl.constexpr, F: tl.constexpr,
+    BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type."""
+    """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type.
+
+    With HALVED, HALF gets the m rows of X in float16.
+    """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
-    a_ok = a < n
     total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
-        ok = a_ok[:, None] & (f < F)[None, :]
-        z = tl.load(Z + a[:, None] * F + f[None, :], mask=ok, other=float("-inf")).to(tl.float32)
+        at = a[:, None] * F + f[None, :]
+        ok = (a < n)[:, None] & (f < F)[None, :]
+        z = tl.load(Z + at, mask=ok, other=float("-inf")).to(tl.float32)
         # log(1 + e^z) without overflow; log1p is not needed, its error is below that of the sum.
         softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
         total += tl.sum(tl.where(ok, softplus, 0.0).to(BIAS.dtype.element_ty), 1)
+        if HALVED:
+            ok = (a < m)[:, None] & (f < F)[None, :]
+            tl.store(HALF + at, tl.load(X + at, mask=ok, other=0.0).to(tl.float16), mask=ok)
     bias = -total
     if MASKED:
-        bias = tl.where(tl.load(VALID + a, mask=a_ok, other=1) != 0, bias, float("-inf"))
-    tl.store(BIAS + a, bias, mask=a_ok)
+        bias = tl.where(tl.load(VALID + a, mask=a < n, other=1) != 0, bias, float("-inf"))
+    tl.store(BIAS + a, bias, mask=a < n)

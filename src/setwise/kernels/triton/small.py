@@ -1,4 +1,4 @@
-"""The kernel for many small sets of Bernoulli elements: one program a set, one launch for all.
+"""Kernels for many small sets of Bernoulli elements: one program a set, one launch for all.
 
 Legend: M targets, N outputs, F features. At this size a set loss costs what its launches cost, so
 everything from the logits to the loss of a set happens in one, and the gradient as well: the
@@ -13,6 +13,8 @@ import triton.language as tl
 from setwise.kernels.triton.products import add_product, as_multiplied
 
 MAX_ELEMENTS = 64
+# Up to so many, a product of tiles, which has 16 rows at least, would be mostly padding.
+FEW_ELEMENTS = 8
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 
@@ -24,19 +26,48 @@ def _tile(X, rows, columns, rows_ok, F: tl.constexpr):
 
 
 @triton.jit
+def _softplus(z, f, F: tl.constexpr):
+    """0 where there is no feature f."""
+    softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+    return tl.where((f < F)[None, :], softplus, 0.0)
+
+
+@triton.jit
+def _weights(
+    s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, TERMS: tl.constexpr,
+):  # fmt: skip
+    """From ``s = X . Z``: stores the loss, and returns ``p_ij`` and the weight of each target."""
+    bias = tl.where(j < N, bias, float("-inf"))
+    if MASKED:
+        bias = tl.where(tl.load(VALID + b * N + j, mask=j < N, other=0) != 0, bias, float("-inf"))
+    s += bias[None, :]
+    top = tl.max(s, 1)
+    lse = top + LN_2 * tl.log2(tl.sum(tl.exp2((s - top[:, None]) * LOG2_E), 1))
+    w = tl.where(i < M, 1.0, 0.0)
+    if WEIGHTED:
+        w = tl.load(WEIGHT + b * M + i, mask=i < M, other=0.0)
+    tl.store(LOSS + b, factor * tl.sum(w * lse, 0))
+    if TERMS:
+        tl.store(BIAS + b * N + j, bias, mask=j < N)
+        tl.store(LSE + b * M + i, lse, mask=i < M)
+    return tl.exp2((s - lse[:, None]) * LOG2_E), w
+
+
+@triton.jit
 def set_cross_entropy(
     X, Z, VALID, WEIGHT, BIAS, LSE, LOSS, DZ, M, N, factor,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, TERMS: tl.constexpr, GRADIENT: tl.constexpr,
     F: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """``LOSS = -sum_i w_i lse_i`` of a set, ``lse_i = logsumexp_j(X_i . Z_j - sum softplus(Z_j))``.
+    """``LOSS = factor sum_i w_i lse_i``, ``lse_i = logsumexp_j(X_i . Z_j - sum softplus(Z_j))``.
 
     With GRADIENT also ``DZ_j = factor sum_i w_i p_ij (X_i - sigmoid(Z_j))``; with TERMS the lse and
     the bias are kept for other gradients.
     """
     b = tl.program_id(0).to(tl.int64)
-    X, Z, VALID, WEIGHT = X + b * M * F, Z + b * N * F, VALID + b * N, WEIGHT + b * M
+    X, Z = X + b * M * F, Z + b * N * F
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     s = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     lost = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
@@ -45,29 +76,16 @@ def set_cross_entropy(
         f = f0 + tl.arange(0, BLOCK_F)
         x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
         s, lost = add_product(x, z, s, lost, PRECISION)
-        z = z.to(tl.float32)
-        softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
-        bias -= tl.sum(tl.where((f < F)[None, :], softplus, 0.0), 1)
-    bias = tl.where(j < N, bias, float("-inf"))
-    if MASKED:
-        bias = tl.where(tl.load(VALID + j, mask=j < N, other=0) != 0, bias, float("-inf"))
-    s += bias[None, :]
-    top = tl.max(s, 1)
-    lse = top + LN_2 * tl.log2(tl.sum(tl.exp2((s - top[:, None]) * LOG2_E), 1))
-    w = tl.where(i < M, 1.0, 0.0)
-    if WEIGHTED:
-        w = tl.load(WEIGHT + i, mask=i < M, other=0.0)
-    tl.store(LOSS + b, -tl.sum(w * lse, 0))
-    if TERMS:
-        tl.store(BIAS + b * N + j, bias, mask=j < N)
-        tl.store(LSE + b * M + i, lse, mask=i < M)
+        bias -= tl.sum(_softplus(z.to(tl.float32), f, F), 1)
+    p, w = _weights(
+        s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor, MASKED, WEIGHTED, TERMS
+    )
     if GRADIENT:
         # Weights in [0, 1] until the end: a 16-bit product has no room for those of a large batch.
         # Their total is that of the rounded ones, so that both shares of a gradient cancel.
         largest = tl.max(w, 0)
         share = w / tl.where(largest > 0, largest, 1.0)
-        p = tl.trans(tl.exp2((s - lse[:, None]) * LOG2_E) * share[:, None])
-        p = as_multiplied(p, X.dtype.element_ty, PRECISION)
+        p = as_multiplied(tl.trans(p * share[:, None]), X.dtype.element_ty, PRECISION)
         total = tl.sum(p.to(tl.float32), 1)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
@@ -75,5 +93,43 @@ def set_cross_entropy(
             d = tl.dot(p, x, input_precision=PRECISION)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
             d *= factor * largest
+            ok = (j < N)[:, None] & (f < F)[None, :]
+            tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)
+
+
+@triton.jit
+def few_elements(
+    X, Z, VALID, WEIGHT, BIAS, LSE, LOSS, DZ, M, N, factor,
+    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, TERMS: tl.constexpr, GRADIENT: tl.constexpr,
+    F: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """The same for FEW_ELEMENTS, with plain multiply-adds: every pair of rows, feature by feature.
+
+    Terms are added per slot of a tile first, and across slots once, at the end, so that sums over
+    many features round little. All is in float32, whatever the precision of matrix products.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    X, Z = X + b * M * F, Z + b * N * F
+    i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
+    products = tl.zeros([BLOCK_M, BLOCK_N, BLOCK_F], tl.float32)
+    softplus = tl.zeros([BLOCK_N, BLOCK_F], tl.float32)
+    for f0 in range(0, F, BLOCK_F):
+        f = f0 + tl.arange(0, BLOCK_F)
+        x = _tile(X, i, f, i < M, F).to(tl.float32)
+        z = _tile(Z, j, f, j < N, F).to(tl.float32)
+        products += x[:, None, :] * z[None, :, :]
+        softplus += _softplus(z, f, F)
+    s, bias = tl.sum(products, 2), -tl.sum(softplus, 1)
+    p, w = _weights(
+        s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor, MASKED, WEIGHTED, TERMS
+    )
+    if GRADIENT:
+        p *= (factor * w)[:, None]
+        total = tl.sum(p, 0)
+        for f0 in range(0, F, BLOCK_F):
+            f = f0 + tl.arange(0, BLOCK_F)
+            x = _tile(X, i, f, i < M, F).to(tl.float32)
+            z = _tile(Z, j, f, j < N, F).to(tl.float32)
+            d = tl.sum(p[:, :, None] * x[:, None, :], 0) - total[:, None] * tl.sigmoid(z)
             ok = (j < N)[:, None] & (f < F)[None, :]
             tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)

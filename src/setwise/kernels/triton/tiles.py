@@ -32,7 +32,7 @@ class Tiles:
 def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     """For the walk of M queries over N keys."""
     if F <= points.MAX_FEATURES:
-        return Tiles(a=8, c=_fit(N, 256), f=F, d=F, warps=2, stages=2)
+        return Tiles(a=16, c=_fit(N, 128), f=F, d=F, warps=1, stages=2)
     a, c = product_blocks(M, N, F)
     if a == 128:
         wide = dtype == torch.float32
@@ -42,12 +42,19 @@ def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     )
 
 
+def argmax_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
+    """For the same walk, where an index has to be kept beside each maximum."""
+    if F <= points.MAX_FEATURES:
+        return Tiles(a=8, c=_fit(N, 256), f=F, d=F, warps=2, stages=2)
+    return forward_tiles(M, N, F, dtype)
+
+
 def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
     """Queries and keys of a tile in that walk, for more than MAX_FEATURES features.
 
     Not cached: where ``torch.compile`` works out shapes, the sizes may be symbols.
     """
-    if F > 64 and min(M, N) >= 256:
+    if F > 64 and min(M, N) >= 512:
         return 128, 256
     return _fit(M, 64), _fit(N, 128)
 
@@ -63,7 +70,7 @@ def backward_tiles(
     the device: the largest tiles are for those that have as much as an H200.
     """
     if F <= points.MAX_FEATURES:
-        return Tiles(a=16, c=_fit(n_c, 128), f=F, d=F, warps=4, stages=2)
+        return Tiles(a=16, c=_fit(n_c, 32), f=F, d=F, warps=1, stages=2)
     d = _fit(F, 256)
     if F == 256 and min(n_a, n_c) >= 256:
         large = _tiles_of_256(dtype, precision, half)
@@ -73,6 +80,8 @@ def backward_tiles(
         a, c = _fit(n_a, 128), _fit(n_c, 64)
         return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
     a, c = _fit(n_a, 64), _fit(n_c, 64)
+    if d == 128 and half and dtype == torch.float32:
+        return Tiles(a=a, c=_fit(n_c, 32), f=d, d=d, warps=4, stages=3)
     return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
 
 

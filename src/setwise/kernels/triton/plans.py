@@ -1,0 +1,199 @@
+"""Which kernel serves a shape, with which tiles, on how large a grid: all but the arguments.
+
+Legend: B sets, M queries, N keys, F features. A score is ``queries_i . keys_j + bias_j``.
+
+Working this out takes the host longer than many a kernel takes the device, so it is remembered.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+from setwise.kernels.triton import points, products, small
+from setwise.kernels.triton.launch import Launcher, launcher
+from setwise.kernels.triton.tiles import (
+    Tiles,
+    argmax_tiles,
+    backward_tiles,
+    blocks_in,
+    forward_tiles,
+    power_of_2,
+    shared_memory,
+    split_walk,
+)
+
+_remembered = lru_cache(maxsize=1024)
+
+
+class Plan(NamedTuple):
+    """A launch, which arguments turn into ``plan.start(plan.grid, tensors, numbers)``."""
+
+    start: Launcher
+    grid: tuple[int, int, int]
+
+
+class Walk(NamedTuple):
+    """A launch whose programs each walk over a piece of the other side, in as many splits."""
+
+    start: Launcher
+    grid: tuple[int, int, int]
+    tiles: Tiles
+    splits: int
+    per_split: int
+    # How `products.gradients` gets the operand of its second product.
+    second: str = "same"
+
+
+@_remembered
+def small_sets(
+    B: int,
+    M: int,
+    N: int,
+    F: int,
+    masked: bool,
+    weighted: bool,
+    terms: bool,
+    gradient: bool,
+    precision: str,
+) -> Plan:
+    few = max(M, N) <= small.FEW_ELEMENTS
+    least = 2 if few else 16  # of a product of tiles
+    block_m, block_n = max(least, power_of_2(M)), max(least, power_of_2(N))
+    constants: dict[str, Any] = {
+        "MASKED": masked,
+        "WEIGHTED": weighted,
+        "TERMS": terms,
+        "GRADIENT": gradient,
+        "F": F,
+        "BLOCK_M": block_m,
+        "BLOCK_N": block_n,
+        "BLOCK_F": min(max(16, power_of_2(F)), 64 if F <= 512 else 128),
+    }
+    if few:
+        kernel, warps = small.few_elements, 1 if F <= 512 else 4
+    else:
+        kernel, warps = small.set_cross_entropy, 2 if block_m * block_n <= 256 and F <= 512 else 4
+        constants["PRECISION"] = precision
+    return Plan(launcher(kernel, constants, warps, 2), (B, 1, 1))
+
+
+@_remembered
+def preparation(B: int, M: int, N: int, F: int, masked: bool, targets_too: bool) -> Plan:
+    """For what Bernoulli elements want before a walk; see `points.prepare`, `products.prepare`."""
+    constants: dict[str, Any] = {"MASKED": masked}
+    if F <= points.MAX_FEATURES:
+        blocks = blocks_in(max(M, N) if targets_too else N, 512)
+        constants |= {"BOTH": targets_too, "F": F, "BLOCK": 512}
+        return Plan(launcher(points.prepare, constants, 4, 1), (blocks * B, 1, 1))
+    # Few steps, for each rounds at the size of the total.
+    block_f = min(power_of_2(F), 2048)
+    block_a = 2048 // block_f
+    blocks = blocks_in(B * (max(M, N) if targets_too else N), block_a)
+    constants |= {"HALVED": targets_too, "F": F, "BLOCK_A": block_a, "BLOCK_F": block_f}
+    return Plan(launcher(products.prepare, constants, 4, 1), (blocks, 1, 1))
+
+
+@_remembered
+def logsumexp(
+    device: torch.device,
+    B: int,
+    M: int,
+    N: int,
+    F: int,
+    dtype: torch.dtype,
+    precision: str,
+    recorded: bool,
+    summed: bool,
+    weighted: bool,
+) -> Walk:
+    """For the walk of queries over keys; a sum over queries is formed only if it is not split."""
+    tiles = forward_tiles(M, N, F, dtype)
+    programs = blocks_in(M, tiles.a)
+    splits, per_split = split_walk(device, B * programs, N, tiles.c)
+    summed = summed and splits == 1
+    constants: dict[str, Any] = {"SUMMED": summed, "WEIGHTED": summed and weighted}
+    constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    if F <= points.MAX_FEATURES:
+        kernel = points.logsumexp
+    else:
+        kernel = products.logsumexp
+        constants = {"RECORDED": recorded} | constants
+        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision}
+    start = launcher(kernel, constants, tiles.warps, tiles.stages)
+    return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
+
+
+@_remembered
+def argmax(B: int, M: int, N: int, F: int, dtype: torch.dtype, precision: str) -> Plan:
+    tiles = argmax_tiles(M, N, F, dtype)
+    constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    kernel = points.argmax
+    if F > points.MAX_FEATURES:
+        kernel = products.argmax
+        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision}
+    start = launcher(kernel, constants, tiles.warps, tiles.stages)
+    return Plan(start, (blocks_in(M, tiles.a) * B, 1, 1))
+
+
+@_remembered
+def gradients(
+    device: torch.device,
+    B: int,
+    n_a: int,
+    n_c: int,
+    F: int,
+    dtype: torch.dtype,
+    precision: str,
+    owns_keys: bool,
+    sigmoid: bool,
+    unit: bool,
+    weighted: bool,
+    listed: bool,
+) -> Walk:
+    """For the walk of n_a owners, which get a gradient, over n_c others."""
+    # The others of Bernoulli logits are their targets.
+    half = sigmoid and precision == "tf32"
+    tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device))
+    programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
+    # The share of the sigmoid is added once, at the end of a walk, which must then be whole.
+    splits, per_split = (
+        (1, n_c) if sigmoid else split_walk(device, B * programs * chunks, n_c, tiles.c)
+    )
+    constants: dict[str, Any] = {
+        "OWNS_KEYS": owns_keys,
+        "SIGMOID": sigmoid,
+        "UNIT": unit,
+        "WEIGHTED": weighted,
+    }
+    second = second_operand(n_c, F, dtype, precision, probabilities=sigmoid)
+    if F <= points.MAX_FEATURES:
+        kernel = points.gradients
+        constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    else:
+        kernel = products.gradients
+        constants |= {
+            "SECOND": second,
+            "SCALED": second == "half" or dtype == torch.float16,
+            "WHOLE": splits == 1,
+            "LISTED": listed,
+            "F": F,
+            "BLOCK_A": tiles.a,
+            "BLOCK_C": tiles.c,
+            "BLOCK_F": tiles.f,
+            "BLOCK_D": tiles.d,
+            "PRECISION": precision,
+        }
+    start = launcher(kernel, constants, tiles.warps, tiles.stages)
+    return Walk(start, (programs * B, splits * chunks, 1), tiles, splits, per_split, second)
+
+
+def second_operand(
+    n_c: int, F: int, dtype: torch.dtype, precision: str, probabilities: bool
+) -> str:
+    """How `products.gradients` gets the operand of its second product, n_c others; see there."""
+    if F <= points.MAX_FEATURES or dtype != torch.float32 or n_c < 64 or precision == "ieee":
+        return "same"
+    return "half" if probabilities and precision == "tf32" else "transposed"
