@@ -78,19 +78,46 @@ def test_ours_compute_every_pair_as_the_peers_do(monkeypatch: pytest.MonkeyPatch
 def test_a_stopped_run_leaves_what_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured_before = losses._measure_one
-    rows: list[Any] = []
+    honest = losses._measure_shape
+    shapes: list[Any] = []
 
-    def stop_at_the_third(*args: Any) -> dict[str, Any]:
-        if len(rows) == 2:
+    def stop_at_the_second(contenders: Any, shape: Any, *rest: Any) -> list[dict[str, Any]]:
+        if shapes:
             raise KeyboardInterrupt
-        rows.append(args)
-        return measured_before(*args)
+        shapes.append(shape)
+        return honest(contenders, shape, *rest)
 
-    monkeypatch.setattr(losses, "_measure_one", stop_at_the_third)
+    monkeypatch.setattr(losses, "_measure_shape", stop_at_the_second)
     record = tmp_path / "record.json"
     assert cli.main(["bench", "losses", "--device", "cpu", "--output", str(record)]) == 130
     assert len(json.loads(record.read_text())["rows"]) == 2
+
+
+def test_contenders_take_turns_while_steps_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a slow phase of the host is shared; what is long is timed once."""
+    turns: list[str] = []
+
+    def loss_of(name: str) -> Any:
+        def loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            turns.append(name)
+            return logits.sum()
+
+        return loss
+
+    def given_ms(function: Any, device: str) -> float:
+        function()
+        return {"short": [4.0, 2.0, 9.0], "long": [6.0]}[turns[-1]][turns.count(turns[-1]) // 3 - 1]
+
+    monkeypatch.setattr(losses, "ROUNDS", 3)
+    monkeypatch.setattr(losses, "seconds", lambda *args: given_ms(*args) / 1e3)
+    rates = {"matmul_flops": 1e9, "matmul_bf16_flops": 1e9, "bytes": 1e9, "exps": 1e8}
+    contenders = [Contender(name, loss_of(name)) for name in ("short", "long")]
+    short, long = losses._measure_shape(contenders, (2, 5, 3), "cpu", rates)
+    # A round is a step to warm up, a forward pass and a step.
+    assert turns == ["short"] * 3 + ["long"] * 3 + ["short"] * 6
+    assert short["total_ms_rounds"] == pytest.approx([4.0, 2.0, 9.0])
+    assert short["total_ms"] == pytest.approx(4.0)
+    assert long["total_ms_rounds"] == pytest.approx([6.0])
 
 
 def test_wrong_options_say_so_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

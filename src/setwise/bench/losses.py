@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import platform
+import statistics
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import torch
 import torch._dynamo
-from torch import Tensor
 
 import setwise as sw
 from setwise.bench.contenders import Contender, available
@@ -32,6 +32,9 @@ SHAPES = {
 SWEEP = {f"sweep-{n}": (1, n, 64) for n in (1024, 2048, 4096, 8192, 16384, 32768, 65536)}
 # A CPU would need hours for the largest shapes.
 CPU_SCORES = 5e8
+# A step of less is timed in so many rounds, and also from a CUDA graph.
+SHORT_MS = 5.0
+ROUNDS = 7
 
 
 def measure(device: str, names: list[str], commit: str | None) -> Iterator[dict[str, Any]]:
@@ -58,54 +61,86 @@ def _measure(device: str, names: list[str], commit: str | None) -> Iterator[dict
         "ceilings": rates,
     }
     contenders = available(device)
-    for name, (B, N, width) in (SHAPES | SWEEP).items():
+    for name, shape in (SHAPES | SWEEP).items():
+        B, N, width = shape
         if names and name not in names:
             continue
         if device == "cpu" and B * N * N > CPU_SCORES:
             continue
         torch._dynamo.reset()  # nothing compiled for another shape may serve this one
-        for contender in contenders:
-            row = {"shape": name, "B": B, "N": N, "F": width, "impl": contender.name}
-            yield row | _measure_one(contender, (B, N, width), device, rates)
+        for contender, result in zip(
+            contenders, _measure_shape(contenders, shape, device, rates), strict=True
+        ):
+            yield {"shape": name, "B": B, "N": N, "F": width, "impl": contender.name} | result
 
 
-def _measure_one(
-    contender: Contender, shape: tuple[int, int, int], device: str, rates: dict[str, float]
-) -> dict[str, Any]:
-    reason = contender.refuses(*shape)
-    if reason:
-        return {"error": reason}
-    generator = torch.Generator(device).manual_seed(0)
-    logits = torch.randn(shape, generator=generator, device=device).to(contender.dtype)
-    target = torch.randint(0, 2, shape, generator=generator, device=device).to(contender.dtype)
-    leaves = [logits.requires_grad_()]
-    if contender.both_sides:
-        leaves.append(target.requires_grad_())
+def _measure_shape(
+    contenders: list[Contender], shape: tuple[int, int, int], device: str, rates: dict[str, float]
+) -> list[dict[str, Any]]:
+    """What was measured of each contender, or its error.
 
-    def forward() -> Tensor:
-        return contender.loss(logits, target)
+    A short step takes as long as the host needs to start it, and a host that others share is now
+    fast, now slow. So the contenders take turns, and a median over the rounds is what counts.
+    """
+    trials = [_Trial(contender, shape, device) for contender in contenders]
+    for number in range(ROUNDS):
+        for trial in trials:
+            if number == 0 or trial.is_short():
+                trial.time()
+    return [trial.result(rates) for trial in trials]
 
-    def total() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(forward(), leaves)
 
-    try:
-        total()
-        result: dict[str, Any] = {
-            "forward_ms": seconds(forward, device) * 1e3,
-            "total_ms": seconds(total, device) * 1e3,
-            "peak_mb": peak_mb(total, device),
+class _Trial:
+    """One contender on one shape."""
+
+    def __init__(self, contender: Contender, shape: tuple[int, int, int], device: str) -> None:
+        self.contender, self.shape, self.device = contender, shape, device
+        self.error = contender.refuses(*shape)
+        self.forward_ms: list[float] = []
+        self.total_ms: list[float] = []
+        if self.error:
+            return
+        generator = torch.Generator(device).manual_seed(0)
+        logits = torch.randn(shape, generator=generator, device=device).to(contender.dtype)
+        target = torch.randint(0, 2, shape, generator=generator, device=device).to(contender.dtype)
+        leaves = [logits.requires_grad_()]
+        if contender.both_sides:
+            leaves.append(target.requires_grad_())
+        self.forward = lambda: contender.loss(logits, target)
+        self.total = lambda: torch.autograd.grad(self.forward(), leaves)
+
+    def is_short(self) -> bool:
+        return bool(self.total_ms) and self.total_ms[0] < SHORT_MS
+
+    def time(self) -> None:
+        """Time a round of forward passes, and one of whole steps."""
+        if self.error:
+            return
+        try:
+            self.total()
+            self.forward_ms.append(seconds(self.forward, self.device) * 1e3)
+            self.total_ms.append(seconds(self.total, self.device) * 1e3)
+        except torch.cuda.OutOfMemoryError:
+            self.error = "out of memory"
+        finally:
+            gc.collect()
+            if self.device == "cuda":
+                torch.cuda.empty_cache()
+
+    def result(self, rates: dict[str, float]) -> dict[str, Any]:
+        if self.error:
+            return {"error": self.error}
+        kind, total = self.contender.dtype, statistics.median(self.total_ms)
+        least = limit_ms(*self.shape, kind.itemsize, self.contender.both_sides, rates)
+        return {
+            "forward_ms": statistics.median(self.forward_ms),
+            "total_ms": total,
+            "total_ms_rounds": self.total_ms,
+            "peak_mb": peak_mb(self.total, self.device),
+            "graph_ms": _graph_ms(self.total, self.device) if total < SHORT_MS else None,
+            "limit_ms": least[1],
+            "limit_fraction": least[1] / total,
         }
-        result["graph_ms"] = _graph_ms(total, device) if result["total_ms"] < 5 else None
-    except torch.cuda.OutOfMemoryError:
-        return {"error": "out of memory"}
-    finally:
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.empty_cache()
-    least = limit_ms(*shape, contender.dtype.itemsize, contender.both_sides, rates)
-    result["limit_ms"] = least[1]
-    result["limit_fraction"] = least[1] / result["total_ms"]
-    return result
 
 
 def peak_mb(call: Callable[[], object], device: str) -> float | None:
