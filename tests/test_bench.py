@@ -153,7 +153,7 @@ def with_records(folder: Path, **changed: dict[str, Any]) -> Path:
     shutil.copytree(RECORDS, folder, dirs_exist_ok=True)
     names = {
         "losses": document.LOSSES,
-        "profile": document.PROFILE,
+        "designs": document.DESIGNS,
         "skipping": document.SKIPPING,
     }
     for which, record in changed.items():
@@ -201,20 +201,30 @@ def test_another_record_of_times_is_noticed(tmp_path: Path) -> None:
             assert changed != PAGE.read_text(), (row["shape"], row["impl"], what)
 
 
-def test_another_profile_is_noticed(tmp_path: Path) -> None:
-    profile = read(document.PROFILE)
-    changes = [("host", i, "us") for i in range(len(profile["host"]))]
-    changes += [
-        ("designs", i, what)
-        for i, row in enumerate(profile["designs"])
+def test_another_host_is_noticed(tmp_path: Path) -> None:
+    record = read(document.LOSSES)
+    assert list(record["header"]["host_us"]) == list(document.HOST)
+    for part, times in record["header"]["host_us"].items():
+        for kind in times:
+            other = copy.deepcopy(record)
+            other["header"]["host_us"][part][kind] *= 2
+            changed = document.update(PAGE, with_records(tmp_path, losses=other))
+            assert changed != PAGE.read_text(), (part, kind)
+
+
+def test_other_designs_are_noticed(tmp_path: Path) -> None:
+    tried = read(document.DESIGNS)
+    changes = [
+        (i, what)
+        for i, row in enumerate(tried["designs"])
         for what in ("dropped_time", "kept_time", "commit")
-        if row.get(what) is not None
+        if row[what] is not None
     ]
-    for part, at, what in changes:
-        other = copy.deepcopy(profile)
-        other[part][at][what] *= 2
-        changed = document.update(PAGE, with_records(tmp_path, profile=other))
-        assert changed != PAGE.read_text(), (part, at, what)
+    for at, what in changes:
+        other = copy.deepcopy(tried)
+        other["designs"][at][what] *= 2
+        changed = document.update(PAGE, with_records(tmp_path, designs=other))
+        assert changed != PAGE.read_text(), (at, what)
 
 
 def test_another_record_of_skipping_is_noticed(tmp_path: Path) -> None:

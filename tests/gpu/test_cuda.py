@@ -83,7 +83,7 @@ class TestAgreement:
         for what in agreement.RESULTS:
             worst = max((v for v in ours if v.what == what), key=lambda v: v.error / v.allowed)
             print(f"{what}: at worst {worst.error / worst.allowed:.2f} of what is allowed, {worst}")
-        assert len({verdict.case for verdict in ours}) == 5 * len(agreement.WIDTHS)
+        assert len({verdict.case for verdict in ours}) == 6 * len(agreement.WIDTHS)
         failed = [verdict for verdict in ours if not verdict.passed]
         assert not failed, "\n".join(map(str, failed))
 

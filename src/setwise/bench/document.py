@@ -15,7 +15,7 @@ from setwise.bench.limits import limit_ms
 Record = dict[str, Any]
 Row = dict[str, Any]
 
-LOSSES, PROFILE, SKIPPING = "losses-h200.json", "host-profile-h200.json", "skipping-h200.json"
+LOSSES, DESIGNS, SKIPPING = "losses-h200.json", "designs-h200.json", "skipping-h200.json"
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
@@ -38,8 +38,8 @@ RESOURCES = {"products": "matmul_flops", "exponentials": "exps", "bytes": "bytes
 
 def update(document: Path, records: Path) -> str:
     """The text of the document with every block made anew from the records in a folder."""
-    losses, profile, skipped = (
-        json.loads((records / name).read_text()) for name in (LOSSES, PROFILE, SKIPPING)
+    losses, tried, skipped = (
+        json.loads((records / name).read_text()) for name in (LOSSES, DESIGNS, SKIPPING)
     )
     blocks: dict[str, Callable[[], str]] = {
         "benchmark": lambda: table(losses),
@@ -47,8 +47,8 @@ def update(document: Path, records: Path) -> str:
         "bounds": lambda: bounds(losses),
         "mid": lambda: mid(losses),
         "sweep": lambda: sweep(losses),
-        "host": lambda: host(losses, profile),
-        "designs": lambda: designs(profile),
+        "host": lambda: host(losses),
+        "designs": lambda: designs(tried),
         "skipping": lambda: skipping(skipped),
     }
     text = document.read_text()
@@ -220,33 +220,47 @@ def sweep(record: Record) -> str:
     )
 
 
-def host(record: Record, profile: Record) -> str:
+HOST = {
+    "check": "checking the call",
+    "start": "starting a Triton kernel",
+    "sum": "`sum()` of the losses of the sets",
+    "function": "an autograd `Function` that does nothing, forward and backward",
+    "step": "a step with 10 sets of `puzzle`, all of the above and the rest",
+    "native": "for comparison: PyTorch's own `sum()`, written in C++, forward and backward",
+}
+
+
+def host(record: Record) -> str:
     """What a step costs on the host before the device has anything to do."""
-    rows = profile["host"]
-    parts = [row["us"] for row in rows if row["part_of_a_step"]]
-    step = _cells(record)["puzzle", TF32]
-    eager, graph = (1e3 * step[kind] for kind in ("total_ms", "graph_ms"))
-    text = (
-        f"The first {len(parts)} are part of every step with small sets and add up to {sum(parts)} "
-        f"microseconds. In the tables above, which are of another run, `puzzle` takes {eager:.0f} "
-        f"microseconds in eager mode and {graph:.1f} from a CUDA graph."
-    )
-    lines = [[row["step"], f"{row['us']}"] for row in rows]
+    found = record["header"]["host_us"]
+    lines = [
+        [what, *(f"{found[part][kind]:.0f}" for kind in ("median", "p90"))]
+        for part, what in HOST.items()
+    ]
+    parts = sum(found[part]["median"] for part in ("check", "start", "sum", "function"))
+    step = found["step"]["median"]
     return "\n".join(
-        [*_markdown(["host", "microseconds"], lines), "", _made(profile), _wrapped(text)]
+        [
+            *_markdown(["host", "microseconds", "exceeded by 1 call in 10"], lines),
+            "",
+            _wrapped(
+                f"The first 4 add up to {parts:.0f} microseconds, {_share(parts / step)} of the "
+                f"step; {_share(found['function']['median'] / step)} of it is autograd's alone."
+            ),
+        ]
     )
 
 
-def designs(profile: Record) -> str:
+def designs(tried: Record) -> str:
     """Designs that were measured side by side."""
-    lines = []
-    for row in profile["designs"]:
+    lines, header = [], tried["header"]
+    for row in tried["designs"]:
         times = [row["dropped_time"], row["kept_time"]]
         dropped, kept = ("" if t is None else f"{_as_noted(t)} {row['unit']}" for t in times)
-        commit = row.get("commit", profile["header"]["commit"])
-        lines.append([row["where"], row["dropped"], dropped, row["kept"], kept, commit])
+        lines.append([row["where"], row["dropped"], dropped, row["kept"], kept, row["commit"]])
     titles = ["where", "dropped", "time", "kept", "time", "commit"]
-    return "\n".join([*_markdown(titles, lines), "", _made(profile)])
+    made = _wrapped(f"{header['device']}; {header['how']}.")
+    return "\n".join([*_markdown(titles, lines), "", made])
 
 
 def skipping(record: Record) -> str:
@@ -281,13 +295,6 @@ def skipping(record: Record) -> str:
                 f"commit {str(header['commit'])[:12]}. {header['how']}"
             ),
         ]
-    )
-
-
-def _made(profile: Record) -> str:
-    header = profile["header"]
-    return _wrapped(
-        f"{header['device']}, {header['date']}, commit {header['commit']}; {header['how']}."
     )
 
 

@@ -14,6 +14,7 @@ import torch._dynamo
 
 import setwise as sw
 from setwise.bench.contenders import Contender, available
+from setwise.bench.host import host_us
 from setwise.bench.limits import ceilings, limit_ms, seconds
 from setwise.environment import current_commit
 
@@ -59,6 +60,7 @@ def _measure(device: str, names: list[str], commit: str | None) -> Iterator[dict
         "commit": commit or current_commit(),
         "date": datetime.now(UTC).date().isoformat(),
         "ceilings": rates,
+        "host_us": host_us() if device == "cuda" else None,
     }
     contenders = available(device)
     for name, shape in (SHAPES | SWEEP).items():
@@ -123,9 +125,10 @@ class _Trial:
         except torch.cuda.OutOfMemoryError:
             self.error = "out of memory"
         finally:
-            gc.collect()
-            if self.device == "cuda":
-                torch.cuda.empty_cache()
+            if not self.is_short():
+                gc.collect()
+                if self.device == "cuda":
+                    torch.cuda.empty_cache()
 
     def result(self, rates: dict[str, float]) -> dict[str, Any]:
         if self.error:

@@ -1,0 +1,79 @@
+"""What the host needs for the parts of a step with small sets, before the device has run anything.
+
+Such a step is over on the device long before the host has started it, so these times are what is
+measured in eager mode. Some of them are PyTorch's own.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import setwise as sw
+from setwise.arguments import check_as_given
+
+# What a host that others share does not disturb is the median, what it disturbs the slowest tenth.
+CALLS = 400
+# As in `puzzle`, but few sets: the device must not be what is waited for.
+SHAPE = (10, 9, 15)
+
+
+class _Nothing(torch.autograd.Function):
+    """What every operation in Python costs under autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        ctx.like = logits
+        return logits.detach().new_empty(())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return torch.empty_like(ctx.like)
+
+
+def host_us() -> dict[str, dict[str, float]]:
+    """Microseconds of each part on a CUDA host: the median, and what one call in ten exceeds."""
+    logits = torch.randn(SHAPE, device="cuda", requires_grad=True)
+    target, losses = torch.ones(SHAPE, device="cuda"), torch.zeros(SHAPE[0], device="cuda")
+
+    def with_backward(loss: Callable[[], Tensor]) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(loss(), logits)
+
+    def step() -> Tensor:
+        return sw.set_cross_entropy(logits, target)
+
+    return {
+        "check": _timed(lambda: check_as_given(logits, target, None, None, None, None, "mean")),
+        "start": _timed(_kernel(logits.detach(), target)),
+        "sum": _timed(losses.sum),
+        "function": _timed(with_backward(lambda: _Nothing.apply(logits))),
+        "step": _timed(with_backward(step)),
+        "native": _timed(with_backward(logits.sum)),
+    }
+
+
+def _kernel(logits: Tensor, target: Tensor) -> Callable[[], object]:
+    """The start of the kernel for small sets."""
+    from setwise.kernels.triton import engine, plans
+
+    (B, N, F), losses, gradient = logits.shape, logits.new_empty(len(logits)), logits.clone()
+    start, grid = plans.small_sets(B, N, N, F, False, False, False, True, engine.precision())
+    tensors = (target, logits, losses, losses, losses, losses, losses, gradient)
+    return lambda: start(grid, tensors, (N, N, -1.0))
+
+
+def _timed(call: Callable[[], object]) -> dict[str, float]:
+    times = []
+    for number in range(CALLS + 50):
+        if number % 50 == 0:
+            torch.cuda.synchronize()  # or the queue of the device would fill up
+        start = time.perf_counter()
+        call()
+        times.append(1e6 * (time.perf_counter() - start))
+    times = times[50:]
+    return {"median": statistics.median(times), "p90": statistics.quantiles(times, n=10)[-1]}
