@@ -156,9 +156,9 @@ def _prepared(
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
     if F <= points.MAX_FEATURES:
         bias = torch.empty(B, N, device=device)
-        columns = form = logits.new_empty(B, F, 16 * blocks_in(N, 16))
+        columns = form = torch.empty(B, F, 16 * blocks_in(N, 16), device=device)
         if for_gradient:
-            form = target.new_empty(B, F, 16 * blocks_in(M, 16))
+            form = torch.empty(B, F, 16 * blocks_in(M, 16), device=device)
         start, grid = plans.preparation(B, M, N, F, valid is not None, for_gradient)
         mask = bias if valid is None else valid.view(torch.uint8)
         strides = columns.shape[2], form.shape[2]
@@ -273,11 +273,11 @@ def _largest(scale: Tensor | None, weight: Tensor | None, unread: Tensor) -> Ten
 
 
 def _columns(elements: Tensor) -> Tensor:
-    """Elements [B, n, F] as [B, F, n], rows padded so that wide loads stay aligned."""
+    """Elements [B, n, F] as [B, F, n] of float32, rows padded so that wide loads stay aligned."""
     B, n, F = elements.shape
-    if n % 16 == 0:
+    if n % 16 == 0 and elements.dtype == torch.float32:
         return elements.mT.contiguous()
-    columns = elements.new_empty(B, F, 16 * blocks_in(n, 16))
+    columns = torch.empty(B, F, 16 * blocks_in(n, 16), device=elements.device)
     columns[:, :, :n] = elements.mT
     return columns
 

@@ -156,7 +156,7 @@ def gradients(
     """For the walk of n_a owners, which get a gradient, over n_c others."""
     # The others of Bernoulli logits are their targets.
     half = sigmoid and precision == "tf32"
-    tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device))
+    tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device), unit)
     programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
     # The share of the sigmoid is added once, at the end of a walk, which must then be whole.
     splits, per_split = (

@@ -1,7 +1,8 @@
 """Kernels for elements of at most MAX_FEATURES features, such as points in space.
 
 Legend: M queries, N keys, F features. An owner is a row that a program keeps (A); the others (C)
-are walked over, and come transposed, [F, stride], so that neighbours load together.
+are walked over, and come transposed, [F, stride] of float32, so that neighbours load together and
+nothing is converted on the way.
 
 A dot product of so few terms is cheaper as multiply-adds than as a padded matrix product, and is
 exact in float32. The exponential is then the dearest step, so nothing else may be dear: maxima and
@@ -32,7 +33,7 @@ def _owner(A, a, a_ok, f: tl.constexpr, F: tl.constexpr):
 def _column(C, c, c_ok, f: tl.constexpr, F: tl.constexpr, stride):
     """Feature f of the others."""
     if f < F:
-        return tl.load(C + f * stride + c, mask=c_ok, other=0.0).to(tl.float32)
+        return tl.load(C + f * stride + c, mask=c_ok, other=0.0)
     return tl.zeros([c.shape[0]], tl.float32)
 
 
@@ -209,8 +210,8 @@ def prepare(
     bias = tl.zeros([BLOCK], tl.float32)
     for f in tl.static_range(0, F):
         given = tl.load(Z + (b * n + j) * F + f, mask=j < n, other=0.0)
-        tl.store(Z_COLUMNS + (b * F + f) * z_stride + j, given, mask=j < n)
         z = given.to(tl.float32)
+        tl.store(Z_COLUMNS + (b * F + f) * z_stride + j, z, mask=j < n)
         bias -= tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
         if BOTH:
             given = tl.load(X + (b * m + j) * F + f, mask=j < m, other=0.0)

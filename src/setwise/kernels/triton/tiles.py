@@ -61,16 +61,25 @@ def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def backward_tiles(
-    n_a: int, n_c: int, F: int, dtype: torch.dtype, precision: str, half: bool, room: int
+    n_a: int,
+    n_c: int,
+    F: int,
+    dtype: torch.dtype,
+    precision: str,
+    half: bool,
+    room: int,
+    unit: bool = False,
 ) -> Tiles:
     """For the walk of n_a owners over n_c others; all features of an owner stay in registers.
 
     ``half`` says that float32 others come as a copy in float16 as well; see `products.gradients`.
     Else the copy is of 32 bits, and as many others would not fit. ``room`` is the shared memory of
-    the device: the largest tiles are for those that have as much as an H200.
+    the device: the largest tiles are for those that have as much as an H200. ``unit`` says that all
+    incoming gradients are alike, which makes a kernel of its own.
     """
     if F <= points.MAX_FEATURES:
-        return Tiles(a=16, c=_fit(n_c, 32), f=F, d=F, warps=1, stages=2)
+        c, warps = (32, 1) if unit else (128, 4)
+        return Tiles(a=16, c=_fit(n_c, c), f=F, d=F, warps=warps, stages=2)
     d = _fit(F, 256)
     if F == 256 and min(n_a, n_c) >= 256:
         large = _tiles_of_256(dtype, precision, half)
