@@ -28,7 +28,7 @@ BELOW: dict[str, set[str]] = {
     },
     "render": {"data"},
     "planning": {"data", "environment", "experiments", "features", "files", "models"},
-    "bench": {"the public names", "environment"},
+    "bench": {"the public names", "arguments", "environment", "kernels"},
     "report": {"experiments", "files"},
     "demo": {"environment", "experiments", "files", "planning", "report"},
     "cli": {
