@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,23 +26,6 @@ torch.set_num_threads(1)
 # Without a GPU the Triton kernels run in Triton's interpreter. Set before anything imports Triton.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
-
-
-@pytest.fixture
-def set_processors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """Takes the device to have as many multiprocessors; how walks are split follows from it."""
-    from setwise.kernels.triton import plans, tiles
-
-    def forget() -> None:
-        plans.logsumexp.cache_clear()
-        plans.gradients.cache_clear()
-
-    def set_to(processors: int) -> None:
-        monkeypatch.setattr(tiles, "_processors", lambda device: processors)
-        forget()
-
-    yield set_to
-    forget()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import runpy
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor
 import setwise as sw
 from setwise.bench import document
 from setwise.kernels import dispatch, operators
-from walks import watch_walks
+from walks import set_processors, watch_walks
 
 pytest.importorskip("triton")
 
@@ -146,13 +145,10 @@ def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[Tensor, in
 
 @pytest.mark.parametrize("data", [separated, confused])
 def test_a_walk_that_is_split(
-    data: Any,
-    walks: list[tuple[Tensor, int]],
-    set_processors: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
+    data: Any, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each piece has a list; sums are split where they would be without, so bits are the same."""
-    set_processors(50)
+    set_processors(monkeypatch, 50)
     pieces: list[int] = []
     honest = plans.split_walk
 

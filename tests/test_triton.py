@@ -18,9 +18,11 @@ from torch import Tensor
 
 import setwise as sw
 from setwise.kernels import dispatch, operators, reference
+from walks import set_processors
 
 pytest.importorskip("triton")
 
+from setwise.kernels import bernoulli
 from setwise.kernels.triton import engine, tiles
 from setwise.kernels.triton.launch import Launcher
 
@@ -40,6 +42,13 @@ def set_precision() -> Iterator[Callable[[str], None]]:
     before = torch.get_float32_matmul_precision()
     yield torch.set_float32_matmul_precision
     torch.set_float32_matmul_precision(before)
+
+
+@pytest.fixture(params=["in the forward pass", "in the backward pass"])
+def gradient_is_computed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the logits of sets that are not small: large ones leave it to the backward pass."""
+    if request.param == "in the backward pass":
+        monkeypatch.setattr(bernoulli, "LIGHT_PRODUCTS", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +109,9 @@ MASKED = [(shape, 50, True) for shape in SHAPES + LONG]
 
 @pytest.mark.parametrize(("shape", "processors", "masked"), BARE + MASKED, ids=str)
 def test_engine(
-    shape: Shape, processors: int, masked: bool, set_processors: Callable[[int], None]
+    shape: Shape, processors: int, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_processors(processors)
+    set_processors(monkeypatch, processors)
     leaves = operands(*shape, masked=masked)
     compare(value_and_gradients, leaves)
     index = operators.argmax(*leaves, "triton")
@@ -147,6 +156,17 @@ def test_tiles_of_256_features_fit_the_device(
     needed = dtype.itemsize * walk.a * walk.f + walk.stages * step + 1024
     assert chosen(needed) == walk
     # A device with less has the tiles of other numbers of features, less of which stay at hand.
+    assert chosen(needed - 1).f == 32
+
+
+def test_tiles_of_100_features_fit_the_device() -> None:
+    """All features stay at hand where they fit: on devices of 99 KiB they would not."""
+    chosen = partial(tiles.backward_tiles, 300, 300, 100, torch.float32, "tf32", True)
+    walk = chosen(232448)
+    assert walk.f == 128
+    needed = 4 * walk.a * walk.f + walk.stages * walk.c * (4 * walk.f + 2 * walk.d) + 1024
+    assert needed > 99 * 1024
+    assert chosen(needed) == walk
     assert chosen(needed - 1).f == 32
 
 
@@ -216,6 +236,7 @@ LARGE = [(2, 20, 66, 3), (1, 5, 520, 2), (1, 20, 300, 40), (2, 130, 70, 70), (1,
 
 @pytest.mark.parametrize("shape", SMALL + LARGE, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.usefixtures("gradient_is_computed")
 def test_set_cross_entropy(shape: Shape, reduction: Any) -> None:
     """Fused, with a gradient to the target, and to the weight, which takes the general way."""
     leaves = arguments(*shape)
@@ -257,6 +278,35 @@ def test_no_valid_output_among_many_features() -> None:
     assert loss[1].item() == pytest.approx(-3 * (math.log(70) - 20 * math.log(2)), rel=1e-5)
 
 
+@pytest.mark.parametrize("sets", [(3, 5, 9, 6), (300, 80, 80, 60)], ids=str)
+@pytest.mark.parametrize(("numbers", "products"), [(0, 2**62), (2**62, 0)], ids=str)
+def test_large_gradients_are_not_kept(
+    sets: Shape, numbers: int, products: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither if they take much memory nor if they take long; a small set has them for nothing."""
+    B, M, N, F = sets
+    target, logits = torch.zeros(B, M, F), torch.zeros(B, N, F)
+    assert bernoulli._is_light(target, logits)
+    monkeypatch.setattr(bernoulli, "LIGHT_NUMBERS", numbers)
+    monkeypatch.setattr(bernoulli, "LIGHT_PRODUCTS", products)
+    assert not bernoulli._is_light(target, logits)
+
+
+@pytest.mark.parametrize("F", [3, 6])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_jacobian_of_several_losses_of_one_set(F: int, temperature: float) -> None:
+    """One set has nothing to tell a mapped dimension from, so views of it may lie in one place."""
+    z, x, w = arguments(1, 4, 7, F)
+    weights = torch.stack([w, 2 * w, w.flip(-1)])
+
+    def losses(impl: Any, z: Tensor) -> Tensor:
+        options = {"temperature": temperature, "impl": impl}
+        return torch.stack([sw.set_cross_entropy(z, x, weight=v, **options) for v in weights])
+
+    ours, dense = (torch.func.jacrev(partial(losses, impl))(z) for impl in ("triton", "reference"))
+    torch.testing.assert_close(ours, dense, rtol=EXACT, atol=EXACT)
+
+
 @pytest.mark.parametrize("shape", [(2, 5, 9, 6), (1, 70, 66, 6)], ids=str)
 def test_second_derivatives(shape: Shape) -> None:
     compare(loss_to(0, twice=True), arguments(*shape)[:2])
@@ -264,6 +314,7 @@ def test_second_derivatives(shape: Shape) -> None:
 
 
 @every_precision
+@pytest.mark.usefixtures("gradient_is_computed")
 def test_set_cross_entropy_in_every_precision(
     precision: str, extra: float, shape: Shape, set_precision: Callable[[str], None]
 ) -> None:
@@ -278,6 +329,7 @@ def test_small_sets_in_tf32(set_precision: Callable[[str], None]) -> None:
 
 
 @pytest.mark.parametrize("shape", [*SMALL, *LARGE, (1, 256, 256, 256)], ids=str)
+@pytest.mark.usefixtures("gradient_is_computed")
 def test_float16(shape: Shape) -> None:
     """Read as it is; bfloat16 is left to the GPU, for the interpreter multiplies it wrongly."""
     compare(loss_to(0, 1, **masks(*shape)), [t.half() for t in arguments(*shape)], HALF)
@@ -285,6 +337,7 @@ def test_float16(shape: Shape) -> None:
 
 @pytest.mark.parametrize("size", [10, 70], ids=["small", "large"])
 @pytest.mark.parametrize("weight", [1e-7, 1e5])
+@pytest.mark.usefixtures("gradient_is_computed")
 def test_float16_has_room_for_every_weight(size: int, weight: float) -> None:
     """As for the mean over a large batch, and under the scale that float16 training multiplies."""
     z, x, w = arguments(2, size, size, 16)

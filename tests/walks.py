@@ -1,6 +1,8 @@
-"""Which tiles the backward passes of the Triton engine visit, for tests of skipping."""
+"""How walks of the Triton engine are split, and which tiles they visit."""
 
 from __future__ import annotations
+
+import inspect
 
 import pytest
 from torch import Tensor
@@ -23,3 +25,12 @@ def watch_walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
 
     monkeypatch.setattr(engine, "tiles_to_visit", watched)
     return seen
+
+
+def set_processors(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Take the device to have as many multiprocessors; how walks are split follows from it."""
+    from setwise.kernels.triton import plans, tiles
+
+    monkeypatch.setattr(tiles, "_processors", lambda device: count)
+    for plan in ("logsumexp", "gradients"):  # those that are remembered are of another device
+        monkeypatch.setattr(plans, plan, inspect.unwrap(getattr(plans, plan)))

@@ -41,15 +41,15 @@ class Sets(NamedTuple):
     weight: Tensor | None  # [B, M], in the type that is computed in
 
     @property
-    def compute(self) -> torch.dtype:
+    def compute_dtype(self) -> torch.dtype:
         """The type that is computed in: float32 for types of 16 bits."""
         return torch.float32 if self.logits.dtype in _HALVES else self.logits.dtype
 
     def widened(self) -> Sets:
         """The same in the type that is computed in."""
-        if self.logits.dtype == self.compute:
+        if self.logits.dtype == self.compute_dtype:
             return self
-        logits, target = self.logits.to(self.compute), self.target.to(self.compute)
+        logits, target = self.logits.to(self.compute_dtype), self.target.to(self.compute_dtype)
         return self._replace(logits=logits, target=target)
 
     def masks(self) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ def check_as_given(
     x, valid = _flatten(target, dtype, lead, valid)
     sets = Sets(lead, features, logits, x, output_valid, valid, None)
     if weight is not None:
-        weight = _flatten(weight.unsqueeze(-1), sets.compute, lead, valid)[0].squeeze(-1)
+        weight = _flatten(weight.unsqueeze(-1), sets.compute_dtype, lead, valid)[0].squeeze(-1)
         sets = sets._replace(weight=weight)
     _check_values(sets)
     return sets

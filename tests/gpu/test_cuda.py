@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
-from walks import watch_walks
+from walks import set_processors, watch_walks
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -263,9 +263,9 @@ def test_skipping_changes_less_than_rounding(
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_skipping_in_whole_walks(
-    temperature: float, walks: list[tuple[Tensor, int]], set_processors: Callable[[int], None]
+    temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_processors(1)
+    set_processors(monkeypatch, 1)
     z, x = separated(2048, 40)
     on, off = (
         loss_and_both_gradients(z, x, temperature=temperature, skip_negligible=skip)
@@ -274,6 +274,51 @@ def test_skipping_in_whole_walks(
     assert len(walks) == 2
     assert left_out_most(walks)
     torch.testing.assert_close(on, off, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("F", [3, 40, 100, 256])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "allowed"),
+    [
+        ("highest", torch.float32, 1e-5),
+        ("medium", torch.float32, 2e-3),
+        ("highest", torch.bfloat16, 1e-2),
+        ("highest", torch.float16, 2e-3),
+    ],
+)
+def test_gradients_left_to_the_backward_pass(
+    kind: str,
+    dtype: torch.dtype,
+    allowed: float,
+    F: int,
+    reduction: Any,
+    precision: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those of large sets are, by kernels of their own: the same, but for rounding."""
+    precision(kind)
+    z, x = (t.detach().to(dtype).requires_grad_() for t in draw(2, 300, 333, F))
+    weight = torch.rand(2, 300, device="cuda")
+    scale = torch.tensor([0.5, 3.0], device="cuda") if reduction == "none" else None
+
+    def gradient() -> Tensor:
+        loss = sw.set_cross_entropy(z, x.detach(), weight=weight, reduction=reduction)
+        return torch.autograd.grad(loss, z, scale)[0].float()
+
+    early = gradient()
+    monkeypatch.setattr("setwise.kernels.bernoulli.LIGHT_PRODUCTS", 0)
+    late = gradient()
+    assert (late - early).abs().max() <= allowed * early.abs().max()
+    assert torch.equal(late, gradient())
+
+
+def test_the_host_is_measured_part_by_part() -> None:
+    from setwise.bench.host import host_us
+
+    parts = host_us()
+    assert all(0 < times["median"] <= times["p90"] for times in parts.values())
+    assert parts["step"]["median"] > parts["function"]["median"]
 
 
 @pytest.mark.parametrize("where", [0, 1], ids=["input", "target"])

@@ -245,7 +245,8 @@ def host(record: Record) -> str:
             "",
             _wrapped(
                 f"The first 4 add up to {parts:.0f} microseconds, {_share(parts / step)} of the "
-                f"step; {_share(found['function']['median'] / step)} of it is autograd's alone."
+                f"step. A function in Python that does nothing takes "
+                f"{_share(found['function']['median'] / step)} of it under autograd."
             ),
         ]
     )

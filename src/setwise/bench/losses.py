@@ -100,6 +100,7 @@ class _Trial:
         self.error = contender.refuses(*shape)
         self.forward_ms: list[float] = []
         self.total_ms: list[float] = []
+        self.peak_mb: float | None = None
         if self.error:
             return
         generator = torch.Generator(device).manual_seed(0)
@@ -122,6 +123,7 @@ class _Trial:
             self.total()
             self.forward_ms.append(seconds(self.forward, self.device) * 1e3)
             self.total_ms.append(seconds(self.total, self.device) * 1e3)
+            self.peak_mb = peak_mb(self.total, self.device)
         except torch.cuda.OutOfMemoryError:
             self.error = "out of memory"
         finally:
@@ -138,8 +140,9 @@ class _Trial:
         return {
             "forward_ms": statistics.median(self.forward_ms),
             "total_ms": total,
+            "forward_ms_rounds": self.forward_ms,
             "total_ms_rounds": self.total_ms,
-            "peak_mb": peak_mb(self.total, self.device),
+            "peak_mb": self.peak_mb,
             "graph_ms": _graph_ms(self.total, self.device) if total < SHORT_MS else None,
             "limit_ms": least[1],
             "limit_fraction": least[1] / total,

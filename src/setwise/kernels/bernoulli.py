@@ -19,10 +19,14 @@ from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.triton import engine, plans, small
 
-# Up to this many pairs the gradient is computed in the forward pass, which leaves a multiplication
-# to the backward pass. Autograd runs that in a thread of its own, where starting kernels takes the
-# host several times as long; on an H200, so many pairs take about 0.2 ms.
-LIGHT_PAIRS = 2**27
+# Up to this many products the gradient is computed in the forward pass, which leaves a
+# multiplication to the backward pass. Autograd runs that in a thread of its own, where the host
+# takes longer to start kernels; while so few products are formed, that is what a step waits for.
+LIGHT_PRODUCTS = 2**33
+# A product of few features takes as long as one of this many: the exponential counts.
+LEAST_FEATURES = 64
+# Numbers of such a gradient, which is kept until the backward pass, in float32.
+LIGHT_NUMBERS = 2**24
 
 
 class BernoulliSetCrossEntropy(torch.autograd.Function):
@@ -53,8 +57,8 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         if target.shape[1] <= small.MAX_ELEMENTS and logits.shape[1] <= small.MAX_ELEMENTS:
             sums, saved = _small_forward(*elements, reduction, need_target, need_logits)
         else:
-            record = skip_negligible and (need_target or need_logits)
-            sums, saved = _forward(*elements, reduction, record, need_logits)
+            needed = need_target, need_logits
+            sums, saved = _forward(*elements, reduction, skip_negligible, *needed)
         ctx.save_for_backward(*elements, *saved)
         if reduction == "none":
             return sums if sums.dim() == 1 else sums.sum(dim=-1)
@@ -95,12 +99,14 @@ def _forward(
     valid: Tensor | None,
     weight: Tensor | None,
     reduction: str,
-    record: bool,
+    skip_negligible: bool,
+    need_target: bool,
     need_logits: bool,
 ) -> tuple[Tensor, _Saved]:
     """What adds up to the loss, [B, any], and what to save."""
-    B, factor = len(logits), _factor(reduction, len(logits))
-    now = need_logits and B * target.shape[1] * logits.shape[1] <= LIGHT_PAIRS
+    factor = _factor(reduction, len(logits))
+    now = need_logits and _is_light(target, logits)
+    record = skip_negligible and (need_target or need_logits)
     sums, bias, lse, peaks, other_form = engine.bernoulli_forward(
         target, logits, valid, weight, factor, record, prepare_gradient=now
     )
@@ -110,7 +116,15 @@ def _forward(
             logits, target, bias, lse, (None, 0, 0, factor), owns_keys=True, sigmoid=True,
             weight=weight, peaks=peaks, other_form=other_form, dtype=torch.float32,
         )  # fmt: skip
+    if ready is not None and not need_target:
+        return sums, (None, None, None, ready)
     return sums, (bias, lse, peaks, ready)
+
+
+def _is_light(target: Tensor, logits: Tensor) -> bool:
+    B, N, F = logits.shape
+    products = B * target.shape[1] * N * max(F, LEAST_FEATURES)
+    return products <= LIGHT_PRODUCTS and B * N * F <= LIGHT_NUMBERS
 
 
 def _small_forward(

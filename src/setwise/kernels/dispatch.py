@@ -93,7 +93,7 @@ def bernoulli_set_cross_entropy(
     target, logits = target.contiguous(), logits.contiguous()
     valid = None if valid is None else valid.contiguous()
     weight = None if weight is None else weight.contiguous()
-    return _triton("bernoulli").BernoulliSetCrossEntropy.apply(
+    return _triton_module("bernoulli").BernoulliSetCrossEntropy.apply(
         target, logits, valid, weight, reduction, torch.is_grad_enabled(), skip_negligible
     )
 
@@ -163,10 +163,10 @@ def _require_triton(queries: Tensor, keys: Tensor) -> None:
 
 def _interprets() -> bool:
     """Whether Triton runs its kernels in its interpreter, the way to run them on a CPU."""
-    return bool(_triton("triton.launch").INTERPRETED)
+    return bool(_triton_module("triton.launch").INTERPRETED)
 
 
 @cache
-def _triton(module: str) -> Any:
+def _triton_module(module: str) -> Any:
     """A module that imports Triton, which not every machine has."""
     return import_module(f"setwise.kernels.{module}")

@@ -48,7 +48,7 @@ def set_cross_entropy(
         reduction: over the batch: ``"mean"``, ``"sum"`` or ``"none"`` (shape [*]).
         impl: the engine: ``"auto"``, ``"reference"`` (dense), ``"chunked"`` (linear memory) or
             ``"triton"`` (CUDA). ``"auto"`` takes Triton on CUDA and else what suits the size.
-        skip_negligible: whether the backward pass of large sets on the Triton engine may leave out
+        skip_negligible: whether the gradient of large sets on the Triton engine may leave out
             blocks of pairs whose softmax weights are all below ``2^-40 / N``. The loss is the same.
             A weight below that may count as 0, depending on its neighbours in the block, so the
             gradient to an output changes by at most ``sum_i |g_i| 2^-40 / N`` times the size of a

@@ -83,7 +83,7 @@ def logsumexp_backward(
     need_keys: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients to queries, keys and bias; what is not needed comes back with no rows at all."""
-    grad, queries, keys, bias = (t.contiguous() for t in (grad, queries, keys, bias))
+    grad, queries, keys, bias, lse = (t.contiguous() for t in (grad, queries, keys, bias, lse))
     per_query = (grad, grad.shape[1], 1, 1.0)
     # The gradient of the bias comes from the same walk as that of the keys, and is always wanted.
     d_keys, d_bias = gradients(keys, queries, bias, lse, per_query, owns_keys=True, peaks=peaks)
@@ -267,9 +267,9 @@ def _weighted(lse: Tensor, weight: Tensor | None, factor: float) -> Tensor:
 def _largest(scale: Tensor | None, weight: Tensor | None, unread: Tensor) -> Tensor:
     """The largest |gradient| of a query but for the factor; not read if there is neither."""
     if scale is None:
-        return unread if weight is None else weight.amax()
+        return unread if weight is None else weight.abs().amax()
     largest = scale if scale.numel() == 1 else scale.abs().amax()
-    return largest if weight is None else largest * weight.amax()
+    return largest if weight is None else largest * weight.abs().amax()
 
 
 def _columns(elements: Tensor) -> Tensor:

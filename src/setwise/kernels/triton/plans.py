@@ -60,7 +60,7 @@ def small_sets(
     precision: str,
 ) -> Plan:
     few = max(M, N) <= small.FEW_ELEMENTS
-    least = 2 if few else 16  # of a product of tiles
+    least = 2 if few else 16  # the least that a product of tiles takes
     block_m, block_n = max(least, power_of_2(M)), max(least, power_of_2(N))
     constants: dict[str, Any] = {
         "MASKED": masked,

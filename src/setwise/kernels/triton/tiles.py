@@ -74,8 +74,8 @@ def backward_tiles(
 
     ``half`` says that float32 others come as a copy in float16 as well; see `products.gradients`.
     Else the copy is of 32 bits, and as many others would not fit. ``room`` is the shared memory of
-    the device: the largest tiles are for those that have as much as an H200. ``unit`` says that all
-    incoming gradients are alike, which makes a kernel of its own.
+    the device: the largest tiles are for those that have as much as an H200. ``unit`` says that no
+    incoming gradient is read, which makes a kernel of its own.
     """
     if F <= points.MAX_FEATURES:
         c, warps = (32, 1) if unit else (128, 4)
@@ -90,7 +90,9 @@ def backward_tiles(
         return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
     a, c = _fit(n_a, 64), _fit(n_c, 64)
     if d == 128 and half and dtype == torch.float32:
-        return Tiles(a=a, c=_fit(n_c, 32), f=d, d=d, warps=4, stages=3)
+        whole = Tiles(a=a, c=_fit(n_c, 32), f=d, d=d, warps=4, stages=3)
+        if bytes_needed(whole, dtype, half) <= room:
+            return whole
     return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
 
 
