@@ -70,23 +70,13 @@ def check_call(
     target_valid: Tensor | None,
     weight: Tensor | None,
     reduction: str,
+    *,
+    widen: bool = True,
 ) -> Sets:
-    """Check everything that losses and metrics have in common; in the type that is computed in."""
-    return check_as_given(
-        input, target, features, input_valid, target_valid, weight, reduction
-    ).widened()
+    """Check everything that losses and metrics have in common.
 
-
-def check_as_given(
-    input: Tensor,
-    target: Tensor,
-    features: Features | None,
-    input_valid: Tensor | None,
-    target_valid: Tensor | None,
-    weight: Tensor | None,
-    reduction: str,
-) -> Sets:
-    """The same, for kernels that can read types of 16 bits as they are."""
+    The sets are in the type that is computed in, or, unless to ``widen``, may be of 16 bits.
+    """
     check_choice("reduction", reduction, REDUCTIONS)
     _check_elements("input", input)
     _check_elements("target", target)
@@ -107,7 +97,7 @@ def check_as_given(
         weight = _flatten(weight.unsqueeze(-1), sets.compute_dtype, lead, valid)[0].squeeze(-1)
         sets = sets._replace(weight=weight)
     _check_values(sets)
-    return sets
+    return sets.widened() if widen else sets
 
 
 def _flatten(

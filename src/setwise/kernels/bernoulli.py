@@ -116,7 +116,7 @@ def _forward(
             logits, target, bias, lse, (None, 0, 0, factor), owns_keys=True, sigmoid=True,
             weight=weight, peaks=peaks, other_form=other_form, dtype=torch.float32,
         )  # fmt: skip
-    if ready is not None and not need_target:
+    if now and not need_target:
         return sums, (None, None, None, ready)
     return sums, (bias, lse, peaks, ready)
 

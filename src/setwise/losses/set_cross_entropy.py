@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_as_given, check_choice, check_flag
+from setwise.arguments import Reduction, check_call, check_choice, check_flag
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import set_cross_entropies
@@ -74,7 +74,8 @@ def set_cross_entropy(
     temperature = _check_temperature(temperature)
     check_choice("impl", impl, IMPLS)
     check_flag("skip_negligible", skip_negligible)
-    sets = check_as_given(input, target, features, input_valid, target_valid, weight, reduction)
+    given = (input, target, features, input_valid, target_valid, weight, reduction)
+    sets = check_call(*given, widen=False)
     return set_cross_entropies(sets, temperature, impl, reduction, skip_negligible)
 
 

@@ -36,7 +36,7 @@ class Launcher:
     ) -> None:
         """Run ``kernel(*tensors, *numbers, **constants)``: tensors come first, constants last."""
         if INTERPRETED:
-            assert all(t.is_contiguous() for t in tensors)
+            _require_arrays(tensors)
             self._kernel[grid](*tensors, *numbers, **self._constants)
             return
         device = tensors[0].get_device()
@@ -57,6 +57,7 @@ class Launcher:
         )
         starter = self._starters.get(key)
         if starter is None:
+            _require_arrays(tensors)
             compiled = self._kernel[grid](*tensors, *numbers, **self._constants, **self._options)
             self._starters[key] = compiled.run, compiled.function, compiled.packed_metadata
             return
@@ -65,6 +66,11 @@ class Launcher:
         # Bare addresses: for a tensor the launcher would ask the driver about each pointer. The
         # three None stand where a profiler of Triton's own may hook in.
         run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *self._values)
+
+
+def _require_arrays(tensors: tuple[Tensor, ...]) -> None:
+    """Kernels count positions as in plain arrays. Looked at once: every call would cost more."""
+    assert all(t.is_contiguous() for t in tensors)
 
 
 _launchers: dict[tuple[Any, ...], Launcher] = {}
