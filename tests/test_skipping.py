@@ -144,22 +144,26 @@ def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[Tensor, in
 
 
 @pytest.mark.parametrize("data", [separated, confused])
+@pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_a_walk_that_is_split(
-    data: Any, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
+    temperature: float,
+    data: Any,
+    walks: list[tuple[Tensor, int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each piece has a list; sums are split where they would be without, so bits are the same."""
     set_processors(monkeypatch, 50)
     pieces: list[int] = []
     honest = plans.split_walk
 
-    def watched(*args: Any) -> tuple[int, int]:
-        splits = honest(*args)
+    def watched(*args: Any, **options: Any) -> tuple[int, int]:
+        splits = honest(*args, **options)
         pieces.append(splits[0])
         return splits
 
     monkeypatch.setattr(plans, "split_walk", watched)
     z, x = data(1, 300, 700, 40)
-    on, off = (loss_and_gradients(z, x, skip, temperature=0.5) for skip in (True, False))
+    on, off = (loss_and_gradients(z, x, skip, temperature=temperature) for skip in (True, False))
     assert min(pieces) > 1
     assert max(pieces) > 2
     assert all(torch.equal(a, b) for a, b in zip(on, off, strict=True))

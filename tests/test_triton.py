@@ -247,6 +247,23 @@ def test_set_cross_entropy(shape: Shape, reduction: Any) -> None:
         compare(loss_to(0, 1, reduction=reduction, **masks(*shape)), leaves)
 
 
+@pytest.mark.parametrize("shape", [(1, 520, 70, 3), (1, 70, 600, 3), (1, 300, 300, 40)], ids=str)
+@pytest.mark.parametrize("precision", ["highest", "medium"])
+@pytest.mark.usefixtures("gradient_is_computed")
+def test_set_cross_entropy_in_split_walks(
+    shape: Shape,
+    precision: str,
+    set_precision: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few sets on a large device; the share of the sigmoid is added when all pieces are there."""
+    set_processors(monkeypatch, 50)
+    set_precision(precision)
+    extra = HALF if precision == "medium" else EXACT
+    compare(loss_to(0, 1, reduction="none", **masks(*shape)), arguments(*shape), extra)
+    compare(loss_to(0), arguments(*shape)[:2], extra)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_many_features_do_not_round_at_the_size_of_their_bias(seed: int) -> None:
     """The bias of 1224 features is over 1000, and scores that differ by one can be told apart.

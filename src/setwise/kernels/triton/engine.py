@@ -45,8 +45,7 @@ def _logsumexp(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Logsumexp [B, M] and peaks, as in `logsumexp`; ``columns`` are those of the keys.
 
-    With a ``factor`` also ``factor sum_i weight_i lse_i`` of some queries each, [B, blocks]; None
-    where the walk is split.
+    With a ``factor`` also ``factor sum_i weight_i lse_i`` of some queries each, [B, blocks].
     """
     (B, M, F), N = queries.shape, keys.shape[1]
     peaks = None
@@ -61,15 +60,24 @@ def _logsumexp(
     sums = None
     if factor is not None and splits == 1:
         sums = torch.empty(B, grid[0] // B, device=queries.device)
+    multiplier = 0.0 if factor is None else factor
     options = (lse if weight is None else weight, lse if sums is None else sums)
-    tail = (per_split, B, 0.0 if factor is None else factor)
+    tail = (per_split, B, multiplier)
     if F <= points.MAX_FEATURES:
         columns = _columns(keys) if columns is None else columns
         start(grid, (queries, columns, bias, lse, *options), (M, N, columns.shape[2], *tail))
     else:
         recorded = lse if peaks is None else peaks
         start(grid, (queries, keys, bias, lse, recorded, *options), (M, N, *tail))
-    return lse if splits == 1 else torch.logsumexp(lse, dim=0), peaks, sums
+    if splits == 1:
+        return lse, peaks, sums
+    start, grid = plans.logsumexp_of_pieces(B, M, factor is not None, weight is not None)
+    whole = torch.empty(B, M, device=queries.device)
+    if factor is not None:
+        sums = torch.empty(B, grid[0] // B, device=queries.device)
+    tensors = (lse, lse if weight is None else weight, whole, whole if sums is None else sums)
+    start(grid, tensors, (M, B, splits, multiplier))
+    return whole, peaks, sums
 
 
 def logsumexp_backward(
@@ -136,7 +144,7 @@ def bernoulli_forward(
     bias, columns, other_form = _prepared(target, logits, valid, prepare_gradient)
     if bias.dtype == torch.float32:
         lse, peaks, sums = _logsumexp(target, logits, bias, record, columns, weight, factor)
-        sums = _weighted(lse, weight, factor) if sums is None else sums
+        assert sums is not None
         return BernoulliForward(sums, bias, lse, peaks, other_form)
     least = torch.finfo(torch.float32).min  # where no output is valid
     centre = bias.amax(dim=1, keepdim=True).clamp_(min=least)
@@ -213,7 +221,8 @@ def gradients(
     d_owners = torch.empty(
         *pieces, B, n_a, F, device=device, dtype=torch.float32 if pieces else dtype
     )
-    d_bias = d_owners if sigmoid else torch.empty(*pieces, B, n_a, device=device)
+    unwanted = sigmoid and splits == 1
+    d_bias = d_owners if unwanted else torch.empty(*pieces, B, n_a, device=device)
     unread = owner_term
     per_set = unread if scale is None else scale
     terms = (owner_term, other_term, per_set, unread if weight is None else weight)
@@ -241,10 +250,12 @@ def gradients(
         start(grid, tensors, (n_a, n_c, *tail))
     if splits == 1:
         return d_owners, d_bias
-    total, summed = d_owners.sum(dim=0), d_bias.sum(dim=0)
-    if not owns_keys and F > points.MAX_FEATURES:
-        total = total / summed.masked_fill(summed == 0, 1.0).unsqueeze(-1)
-    return total.to(dtype), summed
+    divided = not owns_keys and F > points.MAX_FEATURES
+    start, grid = plans.gradients_of_pieces(B * n_a, F, sigmoid, divided)
+    whole = torch.empty(B, n_a, F, device=device, dtype=dtype)
+    whole_bias = whole if sigmoid else torch.empty(B, n_a, device=device)
+    start(grid, (d_owners, d_bias, owners, whole, whole_bias), (B * n_a, splits))
+    return whole, whole_bias
 
 
 def precision() -> str:

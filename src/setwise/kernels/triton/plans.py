@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from setwise.kernels.triton import points, products, small
+from setwise.kernels.triton import pieces, points, products, small
 from setwise.kernels.triton.launch import Launcher, launcher
 from setwise.kernels.triton.tiles import (
     Tiles,
@@ -109,7 +109,7 @@ def logsumexp(
     summed: bool,
     weighted: bool,
 ) -> Walk:
-    """For the walk of queries over keys; a sum over queries is formed only if it is not split."""
+    """For the walk of queries over keys; if it is split, a sum over queries is left to others."""
     tiles = forward_tiles(M, N, F, dtype)
     programs = blocks_in(M, tiles.a)
     splits, per_split = split_walk(device, B * programs, N, tiles.c)
@@ -124,6 +124,27 @@ def logsumexp(
         constants |= {"BLOCK_F": tiles.f, "PRECISION": precision}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
+
+
+@_remembered
+def logsumexp_of_pieces(B: int, M: int, summed: bool, weighted: bool) -> Plan:
+    constants = {"SUMMED": summed, "WEIGHTED": summed and weighted, "BLOCK": 256}
+    return Plan(launcher(pieces.logsumexp, constants, 4, 1), (blocks_in(M, 256) * B, 1, 1))
+
+
+@_remembered
+def gradients_of_pieces(n: int, F: int, sigmoid: bool, divided: bool) -> Plan:
+    """For n owners in all."""
+    block_f = min(power_of_2(F), 128)
+    constants = {
+        "SIGMOID": sigmoid,
+        "DIVIDED": divided,
+        "F": F,
+        "BLOCK_A": 1024 // block_f,
+        "BLOCK_F": block_f,
+    }
+    grid = (blocks_in(n, 1024 // block_f), blocks_in(F, block_f), 1)
+    return Plan(launcher(pieces.gradients, constants, 4, 1), grid)
 
 
 @_remembered
@@ -158,15 +179,14 @@ def gradients(
     half = sigmoid and precision == "tf32"
     tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device), unit)
     programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
-    # The share of the sigmoid is added once, at the end of a walk, which must then be whole.
-    splits, per_split = (
-        (1, n_c) if sigmoid else split_walk(device, B * programs * chunks, n_c, tiles.c)
-    )
+    # Each piece is as large as the gradient. That to Bernoulli logits is always wanted: spare it.
+    splits, per_split = split_walk(device, B * programs * chunks, n_c, tiles.c, sparing=sigmoid)
     constants: dict[str, Any] = {
         "OWNS_KEYS": owns_keys,
         "SIGMOID": sigmoid,
         "UNIT": unit,
         "WEIGHTED": weighted,
+        "WHOLE": splits == 1,
     }
     second = second_operand(n_c, F, dtype, precision, probabilities=sigmoid)
     if F <= points.MAX_FEATURES:
@@ -177,7 +197,6 @@ def gradients(
         constants |= {
             "SECOND": second,
             "SCALED": second == "half" or dtype == torch.float16,
-            "WHOLE": splits == 1,
             "LISTED": listed,
             "F": F,
             "BLOCK_A": tiles.a,

@@ -102,7 +102,7 @@ def gradients(
     A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, n_a, n_c, stride, others_per_split, batch,
     scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    WHOLE: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners; see `products.gradients`."""
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
@@ -150,14 +150,14 @@ def gradients(
     if not OWNS_KEYS:
         scale = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
     DA += (split * batch + b) * n_a * F
-    _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID)
+    _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID and WHOLE)
     if F > 1:
-        _store(A, DA, tl.sum(sum1, 1), weight, scale, a, a_ok, 1, F, SIGMOID)
+        _store(A, DA, tl.sum(sum1, 1), weight, scale, a, a_ok, 1, F, SIGMOID and WHOLE)
     if F > 2:
-        _store(A, DA, tl.sum(sum2, 1), weight, scale, a, a_ok, 2, F, SIGMOID)
+        _store(A, DA, tl.sum(sum2, 1), weight, scale, a, a_ok, 2, F, SIGMOID and WHOLE)
     if F > 3:
-        _store(A, DA, tl.sum(sum3, 1), weight, scale, a, a_ok, 3, F, SIGMOID)
-    if OWNS_KEYS and not SIGMOID:
+        _store(A, DA, tl.sum(sum3, 1), weight, scale, a, a_ok, 3, F, SIGMOID and WHOLE)
+    if OWNS_KEYS and not (SIGMOID and WHOLE):
         tl.store(DBIAS + (split * batch + b) * n_a + a, weight, mask=a_ok)
 
 

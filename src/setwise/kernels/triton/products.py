@@ -158,7 +158,7 @@ def gradients(
     A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
     n_a, n_c, others_per_split, batch, scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
-    SECOND: tl.constexpr, SCALED: tl.constexpr, WHOLE: tl.constexpr, LISTED: tl.constexpr,
+    WHOLE: tl.constexpr, SECOND: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -173,9 +173,11 @@ def gradients(
         owners are queries   DA_a = g_a sum_c p_ac C_c        DBIAS_a = sum_c p_ac
 
     The weights of a query add up to 1 but for the rounding of scores and of the lse; dividing by
-    their sum takes that error out again. It is done here if a walk is WHOLE, not split.
+    their sum takes that error out again.
 
-    With SIGMOID the bias is ``-sum softplus(A_a)`` and its share is added to DA.
+    With SIGMOID the bias is ``-sum softplus(A_a)`` and its share is added to DA. That and the
+    division are done here if a walk is WHOLE; the pieces of one that is split are put together by
+    `pieces.gradients`.
 
     SECOND says how the second product, weights times C, gets its C. "same": the tile of the first
     product, or another of its kind. "transposed": tensor cores take 32-bit operands only with the
@@ -263,7 +265,7 @@ def gradients(
     if SCALED:
         sums *= largest / HALF_RANGE
         weight *= largest / HALF_RANGE
-    if SIGMOID:
+    if SIGMOID and WHOLE:
         sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
     if not OWNS_KEYS:
         if WHOLE:
@@ -272,7 +274,7 @@ def gradients(
     at = (split * batch + b) * n_a
     ok = a_ok[:, None] & (d < F)[None, :]
     tl.store(DA + (at + a)[:, None] * F + d[None, :], sums, mask=ok)
-    if not SIGMOID and chunk == 0:
+    if not (SIGMOID and WHOLE) and chunk == 0:
         tl.store(DBIAS + at + a, weight, mask=a_ok)
 
 

@@ -115,9 +115,16 @@ def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
     return dtype.itemsize * large.a * large.f + large.stages * step + 1024
 
 
-def split_walk(device: torch.device, programs: int, walked: int, block: int) -> tuple[int, int]:
-    """How often to split a walk so that the grid fills the device, and the length of a piece."""
+def split_walk(
+    device: torch.device, programs: int, walked: int, block: int, sparing: bool = False
+) -> tuple[int, int]:
+    """How often to split a walk so that the grid fills the device, and the length of a piece.
+
+    ``sparing`` where pieces are large: only while a processor would have nothing to do at all.
+    """
     wanted = blocks_in(PROGRAMS_PER_PROCESSOR * _processors(device), programs)
+    if sparing:
+        wanted = _processors(device) // programs
     splits = max(1, min(wanted, blocks_in(walked, 4 * block)))
     per_split = blocks_in(blocks_in(walked, splits), block) * block
     return blocks_in(walked, per_split), per_split

@@ -1,0 +1,71 @@
+"""Kernels that put together what the pieces of a split walk gave, in the order of the pieces.
+
+Legend: M queries, F features; owners are the elements that get a gradient.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from setwise.kernels.triton.products import LN_2, LOG2_E, weighted_sum
+
+
+@triton.jit
+def logsumexp(
+    PIECES, WEIGHT, LSE, LOSS, M, batch, splits, factor,
+    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """``LSE[b, i] = logsumexp_split PIECES[split, b, i]``.
+
+    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``.
+    """
+    blocks = tl.cdiv(M, BLOCK)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
+    i = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    top = tl.full([BLOCK], float("-inf"), tl.float32)
+    for split in range(0, splits):
+        piece = tl.load(PIECES + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
+        top = tl.maximum(top, piece, propagate_nan=tl.PropagateNan.ALL)
+    anchor = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.zeros([BLOCK], tl.float32)
+    for split in range(0, splits):
+        piece = tl.load(PIECES + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
+        total += tl.exp2((piece - anchor) * LOG2_E)
+    lse = anchor + tl.log2(total) * LN_2
+    tl.store(LSE + b * M + i, lse, mask=i < M)
+    if SUMMED:
+        summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
+        tl.store(LOSS + tl.program_id(0), factor * summed)
+
+
+@triton.jit
+def gradients(
+    PIECES, WEIGHTS, A, DA, DBIAS, n, splits,
+    SIGMOID: tl.constexpr, DIVIDED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """``DA_a = sum_split PIECES[split, a]``, ``DBIAS_a = sum_split WEIGHTS[split, a]``, n owners.
+
+    With SIGMOID the share of the bias is added to DA; DIVIDED says to divide by the weight. See
+    `products.gradients`, which does both itself if a walk is whole.
+    """
+    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
+    f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
+    ok = (a < n)[:, None] & (f < F)[None, :]
+    sums = tl.zeros([BLOCK_A, BLOCK_F], tl.float32)
+    weight = tl.zeros([BLOCK_A], tl.float32)
+    row = a
+    for _ in range(0, splits):
+        sums += tl.load(PIECES + row[:, None] * F + f[None, :], mask=ok, other=0.0)
+        weight += tl.load(WEIGHTS + row, mask=a < n, other=0.0)
+        row += n
+    at = a[:, None] * F + f[None, :]
+    if SIGMOID:
+        z = tl.load(A + at, mask=ok, other=0.0).to(tl.float32)
+        sums -= weight[:, None] * tl.sigmoid(z)
+    if DIVIDED:
+        sums /= tl.where(weight > 0, weight, 1.0)[:, None]
+    tl.store(DA + at, sums, mask=ok)
+    if tl.program_id(1) == 0 and not SIGMOID:
+        tl.store(DBIAS + a, weight, mask=a < n)
