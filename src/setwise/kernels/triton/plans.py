@@ -112,7 +112,7 @@ def logsumexp(
     """For the walk of queries over keys; if it is split, a sum over queries is left to others."""
     tiles = forward_tiles(M, N, F, dtype)
     programs = blocks_in(M, tiles.a)
-    splits, per_split = split_walk(device, B * programs, N, tiles.c)
+    splits, per_split = split_walk(device, B * programs, N, tiles)
     summed = summed and splits == 1
     constants: dict[str, Any] = {"SUMMED": summed, "WEIGHTED": summed and weighted}
     constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
@@ -179,8 +179,7 @@ def gradients(
     half = sigmoid and precision == "tf32"
     tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device), unit)
     programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
-    # Each piece is as large as the gradient. That to Bernoulli logits is always wanted: spare it.
-    splits, per_split = split_walk(device, B * programs * chunks, n_c, tiles.c, sparing=sigmoid)
+    splits, per_split = split_walk(device, B * programs * chunks, n_c, tiles)
     constants: dict[str, Any] = {
         "OWNS_KEYS": owns_keys,
         "SIGMOID": sigmoid,

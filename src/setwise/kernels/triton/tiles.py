@@ -9,16 +9,17 @@ import torch
 
 from setwise.kernels.triton import points
 
-# A walk is split until the grid has this many programs per multiprocessor.
-PROGRAMS_PER_PROCESSOR = 2
-
 # Bytes of shared memory that a program may have on the device the tiles were chosen on.
 H200_SHARED_MEMORY = 232448
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """One launch: owners, others, features per step, features per result; warps and stages."""
+    """One launch: owners, others, features per step, features per result; warps and stages.
+
+    A multiprocessor should get ``per_processor`` programs; ``piece`` is the least number of others
+    that is worth a program of its own. See `split_walk`.
+    """
 
     a: int
     c: int
@@ -26,17 +27,21 @@ class Tiles:
     d: int
     warps: int
     stages: int
+    per_processor: int = 2
+    piece: int = 64
 
 
 @lru_cache(maxsize=1024)
 def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     """For the walk of M queries over N keys."""
     if F <= points.MAX_FEATURES:
-        return Tiles(a=16, c=_fit(N, 128), f=F, d=F, warps=1, stages=2)
+        return Tiles(a=16, c=_fit(N, 128), f=F, d=F, warps=1, stages=2, per_processor=32, piece=256)
     a, c = product_blocks(M, N, F)
+    wide = dtype == torch.float32
+    if c == 256:
+        return Tiles(a=a, c=c, f=32 if wide else 64, d=0, warps=8, stages=3, per_processor=1)
     if a == 128:
-        wide = dtype == torch.float32
-        return Tiles(a=a, c=c, f=32 if wide else 64, d=0, warps=8, stages=3)
+        return Tiles(a=a, c=c, f=_fit(F, 64), d=0, warps=8 if wide else 4, stages=2)
     return Tiles(
         a=a, c=c, f=min(_fit(F, 64), 64 if F <= 64 else 32), d=0, warps=_warps(a * c), stages=3
     )
@@ -56,6 +61,8 @@ def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
     """
     if F > 64 and min(M, N) >= 512:
         return 128, 256
+    if min(M, N) >= 1024:
+        return 128, 128
     return _fit(M, 64), _fit(N, 128)
 
 
@@ -79,7 +86,9 @@ def backward_tiles(
     """
     if F <= points.MAX_FEATURES:
         c, warps = (32, 1) if unit else (128, 4)
-        return Tiles(a=16, c=_fit(n_c, c), f=F, d=F, warps=warps, stages=2)
+        return Tiles(
+            a=16, c=_fit(n_c, c), f=F, d=F, warps=warps, stages=2, per_processor=24, piece=256
+        )
     d = _fit(F, 256)
     if F == 256 and min(n_a, n_c) >= 256:
         large = _tiles_of_256(dtype, precision, half)
@@ -99,9 +108,9 @@ def backward_tiles(
 def _tiles_of_256(dtype: torch.dtype, precision: str, half: bool) -> Tiles | None:
     """For 256 features, all of which stay at hand; None above the precision of tf32."""
     if dtype != torch.float32:
-        return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3)
+        return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3, per_processor=1)
     if precision == "tf32":
-        return Tiles(a=128, c=32 if half else 16, f=256, d=256, warps=8, stages=2)
+        return Tiles(a=128, c=32 if half else 16, f=256, d=256, warps=8, stages=2, per_processor=1)
     return None
 
 
@@ -115,18 +124,14 @@ def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
     return dtype.itemsize * large.a * large.f + large.stages * step + 1024
 
 
-def split_walk(
-    device: torch.device, programs: int, walked: int, block: int, sparing: bool = False
-) -> tuple[int, int]:
+def split_walk(device: torch.device, programs: int, walked: int, tiles: Tiles) -> tuple[int, int]:
     """How often to split a walk so that the grid fills the device, and the length of a piece.
 
-    ``sparing`` where pieces are large: only while a processor would have nothing to do at all.
+    Rounded down: a few programs more than run at once would be left to run alone at the end.
     """
-    wanted = blocks_in(PROGRAMS_PER_PROCESSOR * _processors(device), programs)
-    if sparing:
-        wanted = _processors(device) // programs
-    splits = max(1, min(wanted, blocks_in(walked, 4 * block)))
-    per_split = blocks_in(blocks_in(walked, splits), block) * block
+    room = tiles.per_processor * _processors(device) // programs
+    splits = max(1, min(room, walked // max(tiles.piece, tiles.c)))
+    per_split = blocks_in(blocks_in(walked, splits), tiles.c) * tiles.c
     return blocks_in(walked, per_split), per_split
 
 
