@@ -61,7 +61,7 @@ def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
     """
     if F > 64 and min(M, N) >= 512:
         return 128, 256
-    if min(M, N) >= 1024:
+    if F > 32 and min(M, N) >= 1024:
         return 128, 128
     return _fit(M, 64), _fit(N, 128)
 
