@@ -18,11 +18,11 @@ from torch import Tensor
 import setwise as sw
 from setwise.bench import document
 from setwise.kernels import dispatch, operators
-from walks import set_processors, watch_walks
+from walks import set_processors, watch_splits, watch_walks
 
 pytest.importorskip("triton")
 
-from setwise.kernels.triton import engine, plans, skipping, tiles
+from setwise.kernels.triton import engine, skipping, tiles
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
@@ -153,15 +153,7 @@ def test_a_walk_that_is_split(
 ) -> None:
     """Each piece has a list; sums are split where they would be without, so bits are the same."""
     set_processors(monkeypatch, 50)
-    pieces: list[int] = []
-    honest = plans.split_walk
-
-    def watched(*args: Any, **options: Any) -> tuple[int, int]:
-        splits = honest(*args, **options)
-        pieces.append(splits[0])
-        return splits
-
-    monkeypatch.setattr(plans, "split_walk", watched)
+    pieces = watch_splits(monkeypatch)
     z, x = data(1, 300, 700, 40)
     on, off = (loss_and_gradients(z, x, skip, temperature=temperature) for skip in (True, False))
     assert min(pieces) > 1

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import setwise as sw
 from setwise.kernels import dispatch, operators, reference
-from walks import set_processors
+from walks import set_processors, watch_splits
 
 pytest.importorskip("triton")
 
@@ -247,8 +247,12 @@ def test_set_cross_entropy(shape: Shape, reduction: Any) -> None:
         compare(loss_to(0, 1, reduction=reduction, **masks(*shape)), leaves)
 
 
-@pytest.mark.parametrize("shape", [(1, 520, 70, 3), (1, 70, 600, 3), (1, 300, 300, 40)], ids=str)
-@pytest.mark.parametrize("precision", ["highest", "medium"])
+# Long targets or outputs, of points and of products, in one set and in several.
+SPLIT = [(1, 520, 70, 3), (1, 70, 600, 3), (1, 300, 300, 40), (3, 20, 600, 3), (2, 600, 70, 1)]
+
+
+@pytest.mark.parametrize("shape", SPLIT, ids=str)
+@pytest.mark.parametrize("precision", ["highest", "medium", "float16"])
 @pytest.mark.usefixtures("gradient_is_computed")
 def test_set_cross_entropy_in_split_walks(
     shape: Shape,
@@ -258,10 +262,20 @@ def test_set_cross_entropy_in_split_walks(
 ) -> None:
     """Few sets on a large device; the share of the sigmoid is added when all pieces are there."""
     set_processors(monkeypatch, 50)
-    set_precision(precision)
-    extra = HALF if precision == "medium" else EXACT
-    compare(loss_to(0, 1, reduction="none", **masks(*shape)), arguments(*shape), extra)
-    compare(loss_to(0), arguments(*shape)[:2], extra)
+    pieces = watch_splits(monkeypatch)
+    leaves = arguments(*shape)
+    if precision == "float16":
+        leaves = [t.half() for t in leaves]
+    else:
+        set_precision(precision)
+    extra = EXACT if precision == "highest" else HALF
+    compare(loss_to(0, 1, reduction="none", **masks(*shape)), leaves, extra)
+    compare(loss_to(0), leaves[:2], extra)
+    # Forward, to the logits and to the target; then the first two again.
+    assert len(pieces) >= 3
+    assert max(pieces) > 1
+    if shape[1] == shape[2]:
+        assert min(pieces) > 1
 
 
 @pytest.mark.parametrize("seed", range(4))

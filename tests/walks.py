@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 from torch import Tensor
@@ -25,6 +26,21 @@ def watch_walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
 
     monkeypatch.setattr(engine, "tiles_to_visit", watched)
     return seen
+
+
+def watch_splits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Pieces of each walk that is planned from now on."""
+    from setwise.kernels.triton import plans
+
+    honest, pieces = plans.split_walk, []
+
+    def watched(*args: Any) -> tuple[int, int]:
+        splits = honest(*args)
+        pieces.append(splits[0])
+        return splits
+
+    monkeypatch.setattr(plans, "split_walk", watched)
+    return pieces
 
 
 def set_processors(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

@@ -234,7 +234,7 @@ def test_skipping_changes_less_than_rounding(
     walks: list[tuple[Tensor, int]],
     precision: Callable[[str], None],
 ) -> None:
-    """Where most tiles are left out; the walks of the general way and to the target are split."""
+    """Where most tiles are left out, and walks are split."""
     N, dtype = 2048, torch.bfloat16 if kind == "bfloat16" else torch.float32
     precision("highest" if kind == "bfloat16" else kind)
     z, x = separated(N, F, dtype)

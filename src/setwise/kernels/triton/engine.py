@@ -250,10 +250,9 @@ def gradients(
         start(grid, tensors, (n_a, n_c, *tail))
     if splits == 1:
         return d_owners, d_bias
-    divided = not owns_keys and F > points.MAX_FEATURES
-    start, grid = plans.gradients_of_pieces(B * n_a, F, sigmoid, divided)
+    start, grid = plans.gradients_of_pieces(B * n_a, F, owns_keys, sigmoid)
     whole = torch.empty(B, n_a, F, device=device, dtype=dtype)
-    whole_bias = whole if sigmoid else torch.empty(B, n_a, device=device)
+    whole_bias = torch.empty(B, n_a, device=device) if owns_keys and not sigmoid else whole
     start(grid, (d_owners, d_bias, owners, whole, whole_bias), (B * n_a, splits))
     return whole, whole_bias
 

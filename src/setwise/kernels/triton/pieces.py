@@ -26,7 +26,7 @@ def logsumexp(
     top = tl.full([BLOCK], float("-inf"), tl.float32)
     for split in range(0, splits):
         piece = tl.load(PIECES + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
-        top = tl.maximum(top, piece, propagate_nan=tl.PropagateNan.ALL)
+        top = tl.maximum(top, piece)
     anchor = tl.where(top == float("-inf"), 0.0, top)
     total = tl.zeros([BLOCK], tl.float32)
     for split in range(0, splits):
@@ -42,13 +42,14 @@ def logsumexp(
 @triton.jit
 def gradients(
     PIECES, WEIGHTS, A, DA, DBIAS, n, splits,
-    SIGMOID: tl.constexpr, DIVIDED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
-    BLOCK_F: tl.constexpr,
+    WEIGHED: tl.constexpr, SIGMOID: tl.constexpr, DIVIDED: tl.constexpr,
+    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     """``DA_a = sum_split PIECES[split, a]``, ``DBIAS_a = sum_split WEIGHTS[split, a]``, n owners.
 
-    With SIGMOID the share of the bias is added to DA; DIVIDED says to divide by the weight. See
-    `products.gradients`, which does both itself if a walk is whole.
+    There are weights if WEIGHED. With SIGMOID the share of the bias is added to DA, with DIVIDED it
+    is divided by the weight, as `products.gradients` does itself if a walk is whole. DBIAS is not
+    written in either case.
     """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
@@ -58,7 +59,8 @@ def gradients(
     row = a
     for _ in range(0, splits):
         sums += tl.load(PIECES + row[:, None] * F + f[None, :], mask=ok, other=0.0)
-        weight += tl.load(WEIGHTS + row, mask=a < n, other=0.0)
+        if WEIGHED:
+            weight += tl.load(WEIGHTS + row, mask=a < n, other=0.0)
         row += n
     at = a[:, None] * F + f[None, :]
     if SIGMOID:
@@ -67,5 +69,5 @@ def gradients(
     if DIVIDED:
         sums /= tl.where(weight > 0, weight, 1.0)[:, None]
     tl.store(DA + at, sums, mask=ok)
-    if tl.program_id(1) == 0 and not SIGMOID:
+    if WEIGHED and not (SIGMOID or DIVIDED) and tl.program_id(1) == 0:
         tl.store(DBIAS + a, weight, mask=a < n)

@@ -133,10 +133,12 @@ def logsumexp_of_pieces(B: int, M: int, summed: bool, weighted: bool) -> Plan:
 
 
 @_remembered
-def gradients_of_pieces(n: int, F: int, sigmoid: bool, divided: bool) -> Plan:
+def gradients_of_pieces(n: int, F: int, owns_keys: bool, sigmoid: bool) -> Plan:
     """For n owners in all."""
     block_f = min(power_of_2(F), 128)
+    divided = not owns_keys and F > points.MAX_FEATURES
     constants = {
+        "WEIGHED": owns_keys or divided,
         "SIGMOID": sigmoid,
         "DIVIDED": divided,
         "F": F,

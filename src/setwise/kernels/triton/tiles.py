@@ -9,6 +9,9 @@ import torch
 
 from setwise.kernels.triton import points
 
+# Pieces of a walk at most: they are put together one after the other.
+MOST_PIECES = 128
+
 # Bytes of shared memory that a program may have on the device the tiles were chosen on.
 H200_SHARED_MEMORY = 232448
 
@@ -41,7 +44,7 @@ def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     if c == 256:
         return Tiles(a=a, c=c, f=32 if wide else 64, d=0, warps=8, stages=3, per_processor=1)
     if a == 128:
-        return Tiles(a=a, c=c, f=_fit(F, 64), d=0, warps=8 if wide else 4, stages=2)
+        return Tiles(a=a, c=c, f=64, d=0, warps=8 if wide else 4, stages=2)
     return Tiles(
         a=a, c=c, f=min(_fit(F, 64), 64 if F <= 64 else 32), d=0, warps=_warps(a * c), stages=3
     )
@@ -127,10 +130,10 @@ def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
 def split_walk(device: torch.device, programs: int, walked: int, tiles: Tiles) -> tuple[int, int]:
     """How often to split a walk so that the grid fills the device, and the length of a piece.
 
-    Rounded down: a few programs more than run at once would be left to run alone at the end.
+    Rounded down: a few programs too many would be left to run alone at the end.
     """
     room = tiles.per_processor * _processors(device) // programs
-    splits = max(1, min(room, walked // max(tiles.piece, tiles.c)))
+    splits = max(1, min(room, walked // max(tiles.piece, tiles.c), MOST_PIECES))
     per_split = blocks_in(blocks_in(walked, splits), tiles.c) * tiles.c
     return blocks_in(walked, per_split), per_split
 
