@@ -118,7 +118,7 @@ def test_in_tf32(
     temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where 256 features have blocks of their own, and the second product may be in float16."""
-    monkeypatch.setattr(engine, "precision", lambda: "tf32")
+    monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
     agree(*separated(1, 300, 520, 256), extra=2e-3, temperature=temperature)
     assert len(walks) == 2
     assert all(visited < 0.75 * everything for visited, everything in walks)
@@ -174,7 +174,7 @@ def layout(name: str) -> Tensor:
     return torch.cat([torch.zeros(256), far])
 
 
-@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
 @pytest.mark.parametrize("name", ["apart", "mixed", "random"])
 def test_what_may_be_lost(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A weight below the cutoff may count as 0, depending on its neighbours; one above may not.
@@ -183,7 +183,7 @@ def test_what_may_be_lost(name: str, precision: str, monkeypatch: pytest.MonkeyP
     softplus(c) with each. The weight of c = 1 is about 2^-47, that of c = 2 about 2^-65; the cutoff
     for 512 outputs is 2^-49.
     """
-    monkeypatch.setattr(engine, "precision", lambda: precision)
+    monkeypatch.setattr(engine, "precision", lambda dtype: precision)
     kinds, generator = layout(name), torch.Generator().manual_seed(0)
     targets = int(kinds.eq(0).sum())
     x = (torch.rand(1, targets, 40, generator=generator).argsort(dim=-1) < 20).float()
@@ -265,12 +265,24 @@ def record_of(scores: Tensor, F: int) -> Tensor:
     return torch.stack([blocked(t, rows, 1).amax((3, 4)) for t in (tops, lags)], dim=1)
 
 
-def test_what_is_recorded() -> None:
-    z, x = confused(2, 300, 520, 40)
+@pytest.mark.parametrize("processors", [1, 50], ids=["whole", "split"])
+def test_what_is_recorded(processors: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 128 keys, whether a tile has as many or less; pieces of a walk share no record."""
+    set_processors(monkeypatch, processors)
+    pieces = watch_splits(monkeypatch)
+    z, x = confused(2, 300, 640, 40)
     scores = x @ z.mT - torch.nn.functional.softplus(z).sum(-1).unsqueeze(1)
     lse, peaks = recorded(z, x)
     assert peaks.shape == (2, 2, 10, 5)
-    torch.testing.assert_close(peaks, record_of(scores, 40), rtol=1e-5, atol=1e-4)
+    assert (pieces[0] > 1) == (processors > 1)
+    bias = -torch.nn.functional.softplus(z).sum(-1)
+    assert torch.equal(lse, operators.logsumexp(x, z, bias, "triton", False)[0])
+    exact = record_of(scores, 40)
+    torch.testing.assert_close(peaks[:, 0], exact[:, 0], rtol=1e-5, atol=1e-4)
+    if processors == 1:
+        torch.testing.assert_close(peaks[:, 1], exact[:, 1], rtol=1e-5, atol=1e-4)
+    else:  # each piece begins anew, and so knows less
+        assert (peaks[:, 1] >= exact[:, 1] - 1e-4).all()
     torch.testing.assert_close(lse, scores.logsumexp(-1))
 
 
@@ -417,6 +429,7 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     """benchmarks/skipping.py without its clock, and without bfloat16; the documents read it."""
     script = Path(__file__).parent.parent / "benchmarks" / "skipping.py"
     records = runpy.run_path(str(script))["records"]
+    monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
     memory = iter(range(1000, 0, -1))
     for name, instead in {
         "seconds": lambda step, device: 0.001,

@@ -143,7 +143,7 @@ class _Trial:
             "forward_ms_rounds": self.forward_ms,
             "total_ms_rounds": self.total_ms,
             "peak_mb": self.peak_mb,
-            "graph_ms": _graph_ms(self.total, self.device) if total < SHORT_MS else None,
+            "graph_ms": graph_ms(self.total, self.device) if total < SHORT_MS else None,
             "limit_ms": least[1],
             "limit_fraction": least[1] / total,
         }
@@ -161,7 +161,7 @@ def peak_mb(call: Callable[[], object], device: str) -> float | None:
     return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
-def _graph_ms(call: Callable[[], object], device: str) -> float | None:
+def graph_ms(call: Callable[[], object], device: str) -> float | None:
     """The same work replayed from a CUDA graph: what is left when launching costs nothing."""
     if device != "cuda":
         return None

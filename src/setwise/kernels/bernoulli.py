@@ -107,14 +107,14 @@ def _forward(
     factor = _factor(reduction, len(logits))
     now = need_logits and _is_light(target, logits)
     record = skip_negligible and (need_target or need_logits)
-    sums, bias, lse, peaks, other_form = engine.bernoulli_forward(
+    sums, bias, lse, peaks, level, forms = engine.bernoulli_forward(
         target, logits, valid, weight, factor, record, prepare_gradient=now
     )
     ready = None
     if now:
         ready, _ = engine.gradients(
             logits, target, bias, lse, (None, 0, 0, factor), owns_keys=True, sigmoid=True,
-            weight=weight, peaks=peaks, other_form=other_form, dtype=torch.float32,
+            weight=weight, peaks=peaks, level=level, forms=forms, dtype=torch.float32,
         )  # fmt: skip
     if now and not need_target:
         return sums, (None, None, None, ready)
@@ -146,7 +146,7 @@ def _small_forward(
         bias, lse = torch.empty(B, N, device=device), torch.empty(B, M, device=device)
     start, grid = plans.small_sets(
         B, M, N, F, valid is not None, weight is not None, need_target, need_logits,
-        engine.precision(),
+        engine.precision(logits.dtype),
     )  # fmt: skip
     tensors = (
         target,

@@ -12,13 +12,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from setwise.kernels.triton import plans, points
+from setwise.kernels.triton import plans, points, thirds
 from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
 from setwise.kernels.triton.tiles import blocks_in
 
 # The gradient of query i of set b, ``factor SCALE[b scale_set + i scale_row]``, in this order;
 # without a SCALE it is the factor alone.
 Incoming = tuple[Tensor | None, int, int, float]
+
+
+class Forms(NamedTuple):
+    """Owners and others as a kernel reads them, the latter also as its second product does.
+
+    Points: others by columns. Products in full float32: the `thirds` of both. Products in tf32: as
+    they are, and others in float16 or transposed; see `products.gradients`.
+    """
+
+    owners: Tensor
+    others: Tensor
+    second: Tensor
 
 
 def logsumexp(
@@ -30,7 +42,8 @@ def logsumexp(
     `skipping` knows them by.
     """
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
-    lse, peaks, _ = _logsumexp(queries, keys, bias, record)
+    level = precision(queries.dtype)
+    lse, peaks, _ = _logsumexp(queries, keys, bias, record, level, _forms(queries, keys, level))
     return lse, peaks
 
 
@@ -39,13 +52,16 @@ def _logsumexp(
     keys: Tensor,
     bias: Tensor,
     record: bool,
-    columns: Tensor | None = None,
+    level: str,
+    forms: Forms,
     weight: Tensor | None = None,
     factor: float | None = None,
+    centre: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Logsumexp [B, M] and peaks, as in `logsumexp`; ``columns`` are those of the keys.
+    """Logsumexp [B, M] and peaks, as in `logsumexp`; queries own the ``forms``.
 
-    With a ``factor`` also ``factor sum_i weight_i lse_i`` of some queries each, [B, blocks].
+    With a ``factor`` also ``factor sum_i weight_i (lse_i + centre)`` of some queries each, [B,
+    blocks]; the ``centre`` [B] is 0 if there is none.
     """
     (B, M, F), N = queries.shape, keys.shape[1]
     peaks = None
@@ -53,30 +69,35 @@ def _logsumexp(
     if shape is not None:
         peaks = torch.empty(shape, device=queries.device)
     start, grid, _, splits, per_split, _ = plans.logsumexp(
-        queries.device, B, M, N, F, queries.dtype, precision(),
-        peaks is not None, factor is not None, weight is not None,
+        queries.device, B, M, N, F, queries.dtype, level,
+        peaks is not None, factor is not None, weight is not None, centre is not None,
     )  # fmt: skip
     lse = torch.empty((B, M) if splits == 1 else (splits, B, M), device=queries.device)
     sums = None
     if factor is not None and splits == 1:
         sums = torch.empty(B, grid[0] // B, device=queries.device)
     multiplier = 0.0 if factor is None else factor
-    options = (lse if weight is None else weight, lse if sums is None else sums)
+    weights, centres = (lse if t is None else t for t in (weight, centre))
     tail = (per_split, B, multiplier)
     if F <= points.MAX_FEATURES:
-        columns = _columns(keys) if columns is None else columns
-        start(grid, (queries, columns, bias, lse, *options), (M, N, columns.shape[2], *tail))
+        tensors = (queries, forms.others, bias, lse, weights, lse if sums is None else sums)
+        start(grid, tensors, (M, N, forms.others.shape[2], *tail))
     else:
         recorded = lse if peaks is None else peaks
-        start(grid, (queries, keys, bias, lse, recorded, *options), (M, N, *tail))
+        options = (weights, centres, lse if sums is None else sums)
+        start(grid, (forms.owners, forms.others, bias, lse, recorded, *options), (M, N, *tail))
     if splits == 1:
         return lse, peaks, sums
-    start, grid = plans.logsumexp_of_pieces(B, M, factor is not None, weight is not None)
+    start, grid = plans.logsumexp_of_pieces(
+        B, M, factor is not None, weight is not None, centre is not None
+    )
     whole = torch.empty(B, M, device=queries.device)
     if factor is not None:
         sums = torch.empty(B, grid[0] // B, device=queries.device)
-    tensors = (lse, lse if weight is None else weight, whole, whole if sums is None else sums)
-    start(grid, tensors, (M, B, splits, multiplier))
+    start(
+        grid, (lse, weights, centres, whole, whole if sums is None else sums),
+        (M, B, splits, multiplier),
+    )  # fmt: skip
     return whole, peaks, sums
 
 
@@ -106,12 +127,11 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
     (B, M, F), N = queries.shape, keys.shape[1]
     index = torch.empty(B, M, dtype=torch.long, device=queries.device)
-    start, grid = plans.argmax(B, M, N, F, queries.dtype, precision())
-    numbers: tuple[int, ...] = (M, N)
-    if F <= points.MAX_FEATURES:
-        keys = _columns(keys)
-        numbers = (M, N, keys.shape[2])
-    start(grid, (queries, keys, bias, index), numbers)
+    level = precision(queries.dtype)
+    start, grid = plans.argmax(queries.device, B, M, N, F, queries.dtype, level)
+    forms = _forms(queries, keys, level)
+    last = forms.others.shape[2] if F <= points.MAX_FEATURES else B
+    start(grid, (forms.owners, forms.others, bias, index), (M, N, last))
     return index
 
 
@@ -119,10 +139,12 @@ class BernoulliForward(NamedTuple):
     """The forward pass of set cross entropy: its loss, and what its backward passes want."""
 
     sums: Tensor  # [B, any]: what adds up to the loss of each set
+    # In full precision relative to a number of each set: weights depend on the difference alone.
     bias: Tensor  # [B, N]: -sum softplus(logits_j), -inf where not valid
     lse: Tensor  # [B, M]: logsumexp_j score_ij
     peaks: Tensor | None  # of `skipping`, if recorded
-    other_form: Tensor | None  # of the target: its columns or a copy in float16, if prepared
+    level: str  # of `precision`
+    forms: Forms | None  # for the gradient of the logits, if prepared
 
 
 def bernoulli_forward(
@@ -141,25 +163,35 @@ def bernoulli_forward(
     forward and backward would round the same score to different neighbours. Weights depend on
     differences alone.
     """
-    bias, columns, other_form = _prepared(target, logits, valid, prepare_gradient)
-    if bias.dtype == torch.float32:
-        lse, peaks, sums = _logsumexp(target, logits, bias, record, columns, weight, factor)
-        assert sums is not None
-        return BernoulliForward(sums, bias, lse, peaks, other_form)
-    least = torch.finfo(torch.float32).min  # where no output is valid
-    centre = bias.amax(dim=1, keepdim=True).clamp_(min=least)
-    bias = (bias - centre).float()
-    lse, peaks, _ = _logsumexp(target, logits, bias, record)
-    sums = _weighted(lse + centre.float(), weight, factor)
-    return BernoulliForward(sums, bias, lse, peaks, other_form)
+    level = precision(target.dtype)
+    bias, forms, for_gradient = _prepared(target, logits, valid, level, prepare_gradient)
+    centre = None
+    if bias.dtype == torch.float64:
+        bias, centre = _centred(bias)
+    lse, peaks, sums = _logsumexp(
+        target, logits, bias, record, level, forms, weight, factor, centre
+    )
+    assert sums is not None
+    return BernoulliForward(sums, bias, lse, peaks, level, for_gradient)
+
+
+def _centred(bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The bias [B, N] relative to its largest in each set, and that [B], both in float32."""
+    B, N = bias.shape
+    relative, centre = (torch.empty(s, device=bias.device) for s in ((B, N), (B,)))
+    start, grid = plans.centre(B, N)
+    start(grid, (bias, bias.amax(dim=1), relative, centre), (N,))
+    return relative, centre
 
 
 def _prepared(
-    target: Tensor, logits: Tensor, valid: Tensor | None, for_gradient: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """In one launch: the bias, columns of logits, and the form of targets that a gradient reads.
+    target: Tensor, logits: Tensor, valid: Tensor | None, level: str, for_gradient: bool
+) -> tuple[Tensor, Forms, Forms | None]:
+    """The bias, and forms for the forward pass and for the gradient of the logits.
 
-    The bias is of float64 above the precision of tf32; forms are None where they are not wanted.
+    The latter only if they are wanted or made in any case.
+
+    In full precision of more than points, the bias is of float64.
     """
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
     if F <= points.MAX_FEATURES:
@@ -167,7 +199,7 @@ def _prepared(
         columns = form = torch.empty(B, F, 16 * blocks_in(N, 16), device=device)
         if for_gradient:
             form = torch.empty(B, F, 16 * blocks_in(M, 16), device=device)
-        start, grid = plans.preparation(B, M, N, F, valid is not None, for_gradient)
+        start, grid = plans.prepare(B, M, N, F, valid is not None, for_gradient)
         mask = bias if valid is None else valid.view(torch.uint8)
         strides = columns.shape[2], form.shape[2]
         start(
@@ -175,19 +207,22 @@ def _prepared(
             (logits, target, mask, bias, columns, form),
             (N, M, *strides, grid[0] // B),
         )
-        return bias, columns, form if for_gradient else None
-    level = precision()
-    bias = form = torch.empty(
-        B, N, device=device, dtype=torch.float32 if level == "tf32" else torch.float64
-    )
+        backward = Forms(logits, form, form) if for_gradient else None
+        return bias, Forms(target, columns, columns), backward
+    exact = level == "float32"
+    bias = torch.empty(B, N, device=device, dtype=torch.float64 if exact else torch.float32)
     second = plans.second_operand(M, F, target.dtype, level, probabilities=True)
     halved = for_gradient and second == "half"
+    half = bias
     if halved:
-        form = torch.empty(B, M, F, device=device, dtype=torch.float16)
-    start, grid = plans.preparation(B, M, N, F, valid is not None, halved)
+        half = torch.empty(B, M, F, device=device, dtype=torch.float16)
+    start, grid = plans.prepare(B, M, N, F, valid is not None, halved)
     mask = bias if valid is None else valid.view(torch.uint8)
-    start(grid, (logits, target, mask, bias, form), (B * N, B * M))
-    return bias, None, form if halved else None
+    start(grid, (logits, target, mask, bias, half), (B * N, B * M))
+    forward = _forms(target, logits, level)
+    if exact:
+        return bias, forward, Forms(forward.others, forward.owners, forward.owners)
+    return bias, forward, Forms(logits, target, half) if halved else None
 
 
 def gradients(
@@ -201,20 +236,23 @@ def gradients(
     sigmoid: bool = False,
     weight: Tensor | None = None,
     peaks: Tensor | None = None,
-    other_form: Tensor | None = None,
+    level: str | None = None,
+    forms: Forms | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the owners, and of the bias if they are keys; see `products.gradients`.
 
-    With the ``peaks`` of the forward pass, tiles that cannot matter are skipped. ``other_form`` is
-    that of the others, if it has been prepared; ``dtype`` is that of the result, by default that of
-    the owners. With ``sigmoid`` there is no gradient of the bias.
+    With the ``peaks`` of the forward pass, tiles that cannot matter are skipped. ``forms``, if they
+    have been prepared, are those of the ``level``, which by default is the `precision` now;
+    ``dtype`` is that of the result, by default that of the owners. With ``sigmoid`` there is no
+    gradient of the bias.
     """
     (B, n_a, F), n_c, device = owners.shape, others.shape[1], owners.device
     scale, scale_set, scale_row, factor = incoming
     dtype = owners.dtype if dtype is None else dtype
+    level = precision(owners.dtype) if level is None else level
     start, grid, tiles, splits, per_split, second = plans.gradients(
-        device, B, n_a, n_c, F, owners.dtype, precision(),
+        device, B, n_a, n_c, F, owners.dtype, level,
         owns_keys, sigmoid, scale is None, weight is not None, peaks is not None,
     )  # fmt: skip
     pieces = () if splits == 1 else (splits,)
@@ -227,18 +265,16 @@ def gradients(
     per_set = unread if scale is None else scale
     terms = (owner_term, other_term, per_set, unread if weight is None else weight)
     tail = (per_split, B, scale_set, scale_row, factor)
+    forms = _forms(owners, others, level, second) if forms is None else forms
     if F <= points.MAX_FEATURES:
-        columns = _columns(others) if other_form is None else other_form
         start(
             grid,
-            (owners, columns, *terms, d_owners, d_bias),
-            (n_a, n_c, columns.shape[2], *tail),
+            (owners, forms.others, *terms, d_owners, d_bias),
+            (n_a, n_c, forms.others.shape[2], *tail),
         )
     else:
-        if other_form is None:
-            other_form = _other_form(others, second)
         largest = unread
-        if owns_keys and other_form.dtype == torch.float16:
+        if owns_keys and forms.second.dtype == torch.float16:
             largest = _largest(scale, weight, unread)
         visits: tuple[Tensor, Tensor] = (unread, unread)
         if peaks is not None:
@@ -246,8 +282,7 @@ def gradients(
             per_query = weight if weight is not None else scale if scale_row else None
             kept = matters(peaks, lse, per_query, N)
             visits = tiles_to_visit(kept, M, N, F, tiles, owns_keys, per_split)
-        tensors = (owners, others, other_form, *terms, largest, *visits, d_owners, d_bias)
-        start(grid, tensors, (n_a, n_c, *tail))
+        start(grid, (*forms, *terms, largest, *visits, d_owners, d_bias), (n_a, n_c, *tail))
     if splits == 1:
         return d_owners, d_bias
     start, grid = plans.gradients_of_pieces(B * n_a, F, owns_keys, sigmoid)
@@ -257,21 +292,22 @@ def gradients(
     return whole, whole_bias
 
 
-def precision() -> str:
-    """How float32 products are formed, from PyTorch's own setting for matrix products.
+def precision(dtype: torch.dtype) -> str:
+    """How products are formed: in "float32", or as tensor cores do at their fastest, in "tf32".
 
-    PyTorch has an older setting of three levels and a newer one per backend, and lets only one of
-    them be read once the newer has been used.
+    For float32 that follows PyTorch's own setting for matrix products, where "high", which is also
+    what ``allow_tf32 = True`` sets, still means full precision: a score is a small difference of
+    large terms. There is no such choice for types of 16 bits. PyTorch has an older setting of three
+    levels and a newer one per backend, and lets only one of them be read once the newer has been
+    used.
     """
+    if dtype != torch.float32:
+        return "tf32"
     try:
-        older = torch.get_float32_matmul_precision()
+        allowed = torch.get_float32_matmul_precision() == "medium"
     except RuntimeError:
-        return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
-    return {"highest": "ieee", "high": "tf32x3", "medium": "tf32"}[older]
-
-
-def _weighted(lse: Tensor, weight: Tensor | None, factor: float) -> Tensor:
-    return lse * factor if weight is None else lse * weight * factor
+        allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return "tf32" if allowed else "float32"
 
 
 def _largest(scale: Tensor | None, weight: Tensor | None, unread: Tensor) -> Tensor:
@@ -292,8 +328,24 @@ def _columns(elements: Tensor) -> Tensor:
     return columns
 
 
-def _other_form(others: Tensor, second: str) -> Tensor:
-    """The operand of the second product in `products.gradients`; see there."""
+def _forms(owners: Tensor, others: Tensor, level: str, second: str = "same") -> Forms:
+    """As a kernel for that ``level`` reads them; ``second`` is that of `products.gradients`."""
+    if owners.shape[2] <= points.MAX_FEATURES:
+        columns = _columns(others)
+        return Forms(owners, columns, columns)
+    if level == "float32":
+        owners, others = _thirds(owners, others)
     if second == "half":
-        return others.half()
-    return others.mT.contiguous() if second == "transposed" else others
+        return Forms(owners, others, others.half())
+    return Forms(owners, others, others.mT.contiguous() if second == "transposed" else others)
+
+
+def _thirds(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of [B, n, F] and [B, m, F] in one launch: [3, B, n, F] and so on, rows filled up."""
+    (B, n, F), m = x.shape, y.shape[1]
+    row = thirds.row_length(F)
+    shapes = (3, B, n, row), (3, B, m, row)
+    parts = [torch.empty(shape, device=x.device, dtype=thirds.DTYPE) for shape in shapes]
+    start, grid = plans.split(B * n, B * m, F)
+    start(grid, (x, y, *parts), (B * n, B * m))
+    return parts[0], parts[1]

@@ -13,12 +13,13 @@ from setwise.kernels.triton.products import LN_2, LOG2_E, weighted_sum
 
 @triton.jit
 def logsumexp(
-    PIECES, WEIGHT, LSE, LOSS, M, batch, splits, factor,
-    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
+    PIECES, WEIGHT, CENTRE, LSE, LOSS, M, batch, splits, factor,
+    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """``LSE[b, i] = logsumexp_split PIECES[split, b, i]``.
 
-    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``.
+    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
+    that is summed has CENTRE[b] added to it.
     """
     blocks = tl.cdiv(M, BLOCK)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -35,6 +36,8 @@ def logsumexp(
     lse = anchor + tl.log2(total) * LN_2
     tl.store(LSE + b * M + i, lse, mask=i < M)
     if SUMMED:
+        if CENTRED:
+            lse += tl.load(CENTRE + b)
         summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
 

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from setwise.kernels.triton import pieces, points, products, small
+from setwise.kernels.triton import pieces, points, preparation, products, small, thirds
 from setwise.kernels.triton.launch import Launcher, launcher
+from setwise.kernels.triton.skipping import peaks_shape
+from setwise.kernels.triton.thirds import row_length
 from setwise.kernels.triton.tiles import (
     Tiles,
     argmax_tiles,
@@ -21,6 +23,7 @@ from setwise.kernels.triton.tiles import (
     blocks_in,
     forward_tiles,
     power_of_2,
+    product_blocks,
     shared_memory,
     split_walk,
 )
@@ -76,13 +79,24 @@ def small_sets(
         kernel, warps = small.few_elements, 1 if F <= 512 else 4
     else:
         kernel, warps = small.set_cross_entropy, 2 if block_m * block_n <= 256 and F <= 512 else 4
-        constants["PRECISION"] = precision
+        # So small a product leaves tensor cores idle anyway: multiply-adds have all the precision.
+        constants["PRECISION"] = "ieee" if precision == "float32" else precision
     return Plan(launcher(kernel, constants, warps, 2), (B, 1, 1))
 
 
 @_remembered
-def preparation(B: int, M: int, N: int, F: int, masked: bool, targets_too: bool) -> Plan:
-    """For what Bernoulli elements want before a walk; see `points.prepare`, `products.prepare`."""
+def split(n: int, m: int, F: int) -> Plan:
+    """For the thirds of n and of m rows; see `thirds.split`."""
+    row = row_length(F)
+    block_f = min(power_of_2(row), 1024)
+    constants = {"F": F, "ROW": row, "BLOCK_A": 1024 // block_f, "BLOCK_F": block_f}
+    start = launcher(thirds.split, constants, 4, 1)
+    return Plan(start, (blocks_in(max(n, m), 1024 // block_f), 1, 1))
+
+
+@_remembered
+def prepare(B: int, M: int, N: int, F: int, masked: bool, targets_too: bool) -> Plan:
+    """For what Bernoulli elements want before a walk: `points.prepare`, `preparation.prepare`."""
     constants: dict[str, Any] = {"MASKED": masked}
     if F <= points.MAX_FEATURES:
         blocks = blocks_in(max(M, N) if targets_too else N, 512)
@@ -93,7 +107,13 @@ def preparation(B: int, M: int, N: int, F: int, masked: bool, targets_too: bool)
     block_a = 2048 // block_f
     blocks = blocks_in(B * (max(M, N) if targets_too else N), block_a)
     constants |= {"HALVED": targets_too, "F": F, "BLOCK_A": block_a, "BLOCK_F": block_f}
-    return Plan(launcher(products.prepare, constants, 4, 1), (blocks, 1, 1))
+    return Plan(launcher(preparation.prepare, constants, 4, 1), (blocks, 1, 1))
+
+
+@_remembered
+def centre(B: int, N: int) -> Plan:
+    start = launcher(preparation.centre, {"BLOCK": 1024}, 4, 1)
+    return Plan(start, (blocks_in(N, 1024) * B, 1, 1))
 
 
 @_remembered
@@ -108,27 +128,35 @@ def logsumexp(
     recorded: bool,
     summed: bool,
     weighted: bool,
+    centred: bool,
 ) -> Walk:
     """For the walk of queries over keys; if it is split, a sum over queries is left to others."""
-    tiles = forward_tiles(M, N, F, dtype)
+    tiles = forward_tiles(M, N, F, dtype, precision, shared_memory(device))
     programs = blocks_in(M, tiles.a)
-    splits, per_split = split_walk(device, B * programs, N, tiles)
+    peak_keys = tiles.c
+    # Also if nothing is recorded this time: that should not change the bits of a sum.
+    if peaks_shape(B, M, N, F) is not None:
+        _, peak_keys = product_blocks(M, N, F)
+    splits, per_split = split_walk(device, B * programs, N, tiles, peak_keys)
     summed = summed and splits == 1
     constants: dict[str, Any] = {"SUMMED": summed, "WEIGHTED": summed and weighted}
-    constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    blocks = {"BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
     if F <= points.MAX_FEATURES:
         kernel = points.logsumexp
+        constants |= {"F": F, **blocks}
     else:
         kernel = products.logsumexp
-        constants = {"RECORDED": recorded} | constants
-        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision}
+        constants = {"RECORDED": recorded, **constants, "CENTRED": summed and centred}
+        constants |= {"F": _row(F, precision), **blocks, "BLOCK_F": tiles.f}
+        constants |= {"PEAK_KEYS": peak_keys, "PRECISION": precision}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
 
 
 @_remembered
-def logsumexp_of_pieces(B: int, M: int, summed: bool, weighted: bool) -> Plan:
-    constants = {"SUMMED": summed, "WEIGHTED": summed and weighted, "BLOCK": 256}
+def logsumexp_of_pieces(B: int, M: int, summed: bool, weighted: bool, centred: bool) -> Plan:
+    constants: dict[str, Any] = {"SUMMED": summed, "WEIGHTED": summed and weighted}
+    constants |= {"CENTRED": summed and centred, "BLOCK": 256}
     return Plan(launcher(pieces.logsumexp, constants, 4, 1), (blocks_in(M, 256) * B, 1, 1))
 
 
@@ -150,13 +178,15 @@ def gradients_of_pieces(n: int, F: int, owns_keys: bool, sigmoid: bool) -> Plan:
 
 
 @_remembered
-def argmax(B: int, M: int, N: int, F: int, dtype: torch.dtype, precision: str) -> Plan:
-    tiles = argmax_tiles(M, N, F, dtype)
+def argmax(
+    device: torch.device, B: int, M: int, N: int, F: int, dtype: torch.dtype, precision: str
+) -> Plan:
+    tiles = argmax_tiles(M, N, F, dtype, precision, shared_memory(device))
     constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
     kernel = points.argmax
     if F > points.MAX_FEATURES:
         kernel = products.argmax
-        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision}
+        constants |= {"F": _row(F, precision), "BLOCK_F": tiles.f, "PRECISION": precision}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Plan(start, (blocks_in(M, tiles.a) * B, 1, 1))
 
@@ -180,7 +210,7 @@ def gradients(
     # The others of Bernoulli logits are their targets.
     half = sigmoid and precision == "tf32"
     tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device), unit)
-    programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d)
+    programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d * tiles.halves)
     splits, per_split = split_walk(device, B * programs * chunks, n_c, tiles)
     constants: dict[str, Any] = {
         "OWNS_KEYS": owns_keys,
@@ -204,6 +234,8 @@ def gradients(
             "BLOCK_C": tiles.c,
             "BLOCK_F": tiles.f,
             "BLOCK_D": tiles.d,
+            "HALVES": tiles.halves,
+            "ROW": _row(F, precision),
             "PRECISION": precision,
         }
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
@@ -214,6 +246,11 @@ def second_operand(
     n_c: int, F: int, dtype: torch.dtype, precision: str, probabilities: bool
 ) -> str:
     """How `products.gradients` gets the operand of its second product, n_c others; see there."""
-    if F <= points.MAX_FEATURES or dtype != torch.float32 or n_c < 64 or precision == "ieee":
+    if F <= points.MAX_FEATURES or dtype != torch.float32 or n_c < 64 or precision == "float32":
         return "same"
-    return "half" if probabilities and precision == "tf32" else "transposed"
+    return "half" if probabilities else "transposed"
+
+
+def _row(F: int, precision: str) -> int:
+    """The length of a row as the kernels of `products` read it."""
+    return row_length(F) if precision == "float32" else F

@@ -9,6 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.thirds import add_product, product, thirds
+
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 # Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
@@ -27,44 +29,65 @@ def _tile(X, rows, columns, rows_ok, F: tl.constexpr, EVEN: tl.constexpr):
 
 
 @triton.jit
-def add_product(left, right, s, lost, PRECISION: tl.constexpr):
-    """``s + left . right``, and what of it is lost in rounding.
+def _tiles(X, rows, columns, rows_ok, apart, F: tl.constexpr, EVEN: tl.constexpr):
+    """The same of the `thirds` of X, which lie ``apart``."""
+    high = _tile(X, rows, columns, rows_ok, F, EVEN)
+    middle = _tile(X + apart, rows, columns, rows_ok, F, EVEN)
+    return high, middle, _tile(X + 2 * apart, rows, columns, rows_ok, F, EVEN)
 
-    In full precision the loss is made up for (Kahan, 1965): each of many features would round at
-    the size of the total. Tensor cores are less precise than that, and faster if left alone.
-    """
-    if PRECISION == "ieee":
-        part = tl.dot(left, tl.trans(right), input_precision=PRECISION) - lost
-        total = s + part
-        lost = (total - s) - part
+
+@triton.jit
+def _first_features(
+    A, a, a_ok, apart, F: tl.constexpr, BLOCK_F: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    """The first features of A[a], in thirds if they are needed, else thrice the same."""
+    columns = tl.arange(0, BLOCK_F)
+    if PRECISION == "float32":
+        high, middle, low = _tiles(A, a, columns, a_ok, apart, F, F % BLOCK_F == 0)
     else:
-        total = tl.dot(left, tl.trans(right), s, input_precision=PRECISION)
-    return total, lost
+        high = _tile(A, a, columns, a_ok, F, F % BLOCK_F == 0)
+        middle, low = high, high
+    return high, middle, low
 
 
 @triton.jit
 def _scores(
-    A, C, a, c, a_ok, c_ok, a_tile,
+    A, C, a, c, a_ok, c_ok, a_apart, c_apart, a_high, a_middle, a_low, OWNS_KEYS: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C], and C[c] if RESIDENT.
+    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C], and C[c] as `_first_features` gives A[a].
 
-    RESIDENT means that a tile holds every feature, and that A[a] is already there, in ``a_tile``.
+    If a tile holds every feature, A[a] is taken from there; else there is no use for C[c]. In full
+    precision, a pair of query and key has the same bits whichever of them is the owner.
     """
     columns = tl.arange(0, BLOCK_F)
-    if RESIDENT:
-        c_tile = _tile(C, c, columns, c_ok, F, F % BLOCK_F == 0)
-        s = tl.dot(a_tile, tl.trans(c_tile), input_precision=PRECISION)
+    EVEN: tl.constexpr = F % BLOCK_F == 0
+    if F <= BLOCK_F:
+        high, middle, low = _first_features(C, c, c_ok, c_apart, F, BLOCK_F, PRECISION)
+        if PRECISION == "float32":
+            s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
+            s = add_product(
+                s, a_high, a_middle, a_low,
+                tl.trans(high), tl.trans(middle), tl.trans(low), OWNS_KEYS,
+            )  # fmt: skip
+        else:
+            s = tl.dot(a_high, tl.trans(high), input_precision=PRECISION)
     else:
         s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
-        lost = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
         for f in range(0, F, BLOCK_F):
-            left = _tile(A, a, f + columns, a_ok, F, F % BLOCK_F == 0)
-            right = _tile(C, c, f + columns, c_ok, F, F % BLOCK_F == 0)
-            s, lost = add_product(left, right, s, lost, PRECISION)
-        c_tile = a_tile
-    return s, c_tile
+            if PRECISION == "float32":
+                left, mid, least = _tiles(A, a, f + columns, a_ok, a_apart, F, EVEN)
+                right, amid, last = _tiles(C, c, f + columns, c_ok, c_apart, F, EVEN)
+                s = add_product(
+                    s, left, mid, least, tl.trans(right), tl.trans(amid), tl.trans(last), OWNS_KEYS
+                )
+            else:
+                left = _tile(A, a, f + columns, a_ok, F, EVEN)
+                right = _tile(C, c, f + columns, c_ok, F, EVEN)
+                s = tl.dot(left, tl.trans(right), s, input_precision=PRECISION)
+        high, middle, low = a_high, a_middle, a_low
+    return s, high, middle, low
 
 
 @triton.jit
@@ -77,39 +100,47 @@ def weighted_sum(lse, WEIGHT, i, i_ok, WEIGHTED: tl.constexpr):
 
 @triton.jit
 def logsumexp(
-    Q, K, BIAS, LSE, PEAKS, WEIGHT, LOSS, M, N, keys_per_split, batch, factor,
-    RECORDED: tl.constexpr, SUMMED: tl.constexpr, WEIGHTED: tl.constexpr,
+    Q, K, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, M, N, keys_per_split, batch, factor,
+    RECORDED: tl.constexpr, SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
-    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``.
+    Where PRECISION is "float32", Q and K are the `thirds` of queries and keys, and F
+    is the length of their rows.
 
-    With RECORDED, PEAKS [b, 2, PEAK_QUERIES of i, BLOCK_C of j] gets the largest of so many scores,
-    and the largest when each is taken relative to the best that its query has met so far.
+    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
+    that is summed has CENTRE[b] added to it.
+
+    With RECORDED, PEAKS [b, 2, PEAK_QUERIES of i, PEAK_KEYS of j] gets the largest of so many
+    scores, and the largest when each is taken relative to the best that its query has met so far.
+    No two splits may share a record.
     """
     blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
+    q_apart, k_apart = tl.cast(batch, tl.int64) * M * F, tl.cast(batch, tl.int64) * N * F
     i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q = _tile(Q, i, tl.arange(0, BLOCK_F), i < M, F, F % BLOCK_F == 0)
+    q_high, q_middle, q_low = _first_features(Q, i, i < M, q_apart, F, BLOCK_F, PRECISION)
     top = tl.full([BLOCK_A], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_A], tl.float32)
     if RECORDED:
         GROUPS: tl.constexpr = BLOCK_A // PEAK_QUERIES
         group = tl.program_id(0) % blocks * GROUPS + tl.arange(0, GROUPS)
-        groups, steps = tl.cdiv(M, PEAK_QUERIES), tl.cdiv(N, BLOCK_C)
+        groups, steps = tl.cdiv(M, PEAK_QUERIES), tl.cdiv(N, PEAK_KEYS)
         PEAKS += (2 * b * groups + group) * steps
         LAGS = PEAKS + groups * steps
+        peak = tl.full([GROUPS], float("-inf"), tl.float32)
+        lag = peak
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
     for j0 in range(start, end, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < end, other=float("-inf"))
-        s, _ = _scores(
-            Q, K, i, j, i < M, j < end, q,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
+        s, _, _, _ = _scores(
+            Q, K, i, j, i < M, j < end, q_apart, k_apart, q_high, q_middle, q_low, False,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION,
         )  # fmt: skip
         s += bias[None, :]
         row_top = tl.max(s, 1)
@@ -117,15 +148,21 @@ def logsumexp(
         anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
         if RECORDED:
             peaks = tl.where(i < M, row_top, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
-            tl.store(PEAKS + j0 // BLOCK_C, tl.max(peaks, 1), mask=group < groups)
             lags = tl.where(i < M, row_top - anchor, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
-            tl.store(LAGS + j0 // BLOCK_C, tl.max(lags, 1), mask=group < groups)
+            # A record of several tiles is written after each of them; the last time counts.
+            anew = j0 % PEAK_KEYS == 0
+            peak = tl.maximum(tl.where(anew, float("-inf"), peak), tl.max(peaks, 1))
+            lag = tl.maximum(tl.where(anew, float("-inf"), lag), tl.max(lags, 1))
+            tl.store(PEAKS + j0 // PEAK_KEYS, peak, mask=group < groups)
+            tl.store(LAGS + j0 // PEAK_KEYS, lag, mask=group < groups)
         total *= tl.exp2((top - anchor) * LOG2_E)
         total += tl.sum(tl.exp2((s - anchor[:, None]) * LOG2_E), 1)
         top = new_top
     lse = top + tl.log2(total) * LN_2
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
     if SUMMED:
+        if CENTRED:
+            lse += tl.load(CENTRE + b)
         summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
 
@@ -154,15 +191,36 @@ def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def _store_gradient(
+    sums, weight, g, A, DA, a, a_ok, d, a_apart,
+    SIGMOID: tl.constexpr, OWNS_KEYS: tl.constexpr, F: tl.constexpr, ROW: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The features d of the gradient: the share of the bias added, times g; see `gradients`."""
+    if SIGMOID:
+        z = _tile(A, a, d, a_ok, ROW, False).to(tl.float32)
+        if PRECISION == "float32":
+            rest = _tile(A + a_apart, a, d, a_ok, ROW, False).to(tl.float32)
+            z += rest + _tile(A + 2 * a_apart, a, d, a_ok, ROW, False).to(tl.float32)
+        sums -= weight[:, None] * tl.sigmoid(z)
+    if not OWNS_KEYS:
+        sums *= g[:, None]
+    tl.store(DA + a[:, None] * F + d[None, :], sums, mask=a_ok[:, None] & (d < F)[None, :])
+
+
+@triton.jit
 def gradients(
     A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
     n_a, n_c, others_per_split, batch, scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, SECOND: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_D: tl.constexpr, HALVES: tl.constexpr, ROW: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners.
+
+    Where PRECISION is "float32", A and C are the `thirds` of the elements, in rows of length
+    ROW; else ROW is F.
 
     With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
     whichever belongs to the owners and to the others. The incoming gradient of query i is
@@ -179,29 +237,34 @@ def gradients(
     division are done here if a walk is WHOLE; the pieces of one that is split are put together by
     `pieces.gradients`.
 
-    SECOND says how the second product, weights times C, gets its C. "same": the tile of the first
+    In "float32" the second product, weights times C, is formed of thirds as well. Else SECOND says
+    how it gets its C. "same": the tile of the first
     product, or another of its kind. "transposed": tensor cores take 32-bit operands only with the
     summed dimension contiguous, so C_T is C transposed. "half": C_T is C in float16, which has the
     mantissa of tf32 at twice its speed. That needs a C in [0, 1], as the target of a Bernoulli is.
     With SCALED, weights in float16 are brought into its range by the largest |g|, which is
     ``|factor LARGEST|`` (g is applied last where the owners are queries).
 
+    A program sums up BLOCK_D features, or with HALVES = 2 twice as many: two sums take less room in
+    registers than one of twice the width, whose product has to be there as a whole.
+
     With LISTED only the tiles of others in LIST [b, block of owners, split, :COUNT] are visited,
     counted from the start of the split. A branch around the tiles left out would be slower than
     computing them: it would keep the steps of the loop from overlapping.
     """
-    blocks, chunks = tl.cdiv(n_a, BLOCK_A), tl.cdiv(F, BLOCK_D)
+    blocks, chunks = tl.cdiv(n_a, BLOCK_A), tl.cdiv(F, HALVES * BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     chunk, split = tl.program_id(1) % chunks, tl.program_id(1) // chunks
-    A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * n_c * F, ALPHA + b * n_a, GAMMA + b * n_c
+    A, C, ALPHA, GAMMA = A + b * n_a * ROW, C + b * n_c * ROW, ALPHA + b * n_a, GAMMA + b * n_c
+    a_apart, c_apart = tl.cast(batch, tl.int64) * n_a * ROW, tl.cast(batch, tl.int64) * n_c * ROW
     C_T += b * n_c * F
     SCALE += b * scale_set
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
-    d = chunk * BLOCK_D + tl.arange(0, BLOCK_D)
+    d = chunk * (HALVES * BLOCK_D) + tl.arange(0, BLOCK_D)
     alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf"))
-    a_tile = _tile(A, a, tl.arange(0, BLOCK_F), a_ok, F, F % BLOCK_F == 0)
+    a_high, a_middle, a_low = _first_features(A, a, a_ok, a_apart, ROW, BLOCK_F, PRECISION)
     if SCALED:
         if OWNS_KEYS:
             largest = tl.abs(factor)
@@ -212,6 +275,8 @@ def gradients(
             largest = tl.full([], 1.0, tl.float32)
         into_range = HALF_RANGE / largest
     sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
+    if HALVES == 2:
+        upper = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
     weight = tl.zeros([BLOCK_A], tl.float32)
     start = split * others_per_split
     end = tl.minimum(start + others_per_split, n_c)
@@ -232,9 +297,9 @@ def gradients(
         c = c0 + tl.arange(0, BLOCK_C)
         c_ok = c < end
         gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf"))
-        s, c_tile = _scores(
-            A, C, a, c, a_ok, c_ok, a_tile,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
+        s, c_high, c_middle, c_low = _scores(
+            A, C, a, c, a_ok, c_ok, a_apart, c_apart, a_high, a_middle, a_low, OWNS_KEYS,
+            ROW, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION,
         )  # fmt: skip
         # An lse of -inf belongs to a query without any admissible key: it weighs nothing.
         if OWNS_KEYS:
@@ -249,55 +314,78 @@ def gradients(
             p = tl.exp2(((s + gamma[None, :]) - lse[:, None]) * LOG2_E)
             if SCALED:
                 p *= into_range
-        if SECOND == "transposed":
-            ok = (d < F)[:, None] & c_ok[None, :]
-            second = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
-        elif SECOND == "half":
-            second = _tile(C_T, c, d, c_ok, F, F % BLOCK_D == 0)
-        elif BLOCK_D == BLOCK_F and F <= BLOCK_F:
-            second = c_tile
+        if PRECISION == "float32":
+            if not (BLOCK_D == BLOCK_F and ROW <= BLOCK_F):
+                c_high, c_middle, c_low = _tiles(C, c, d, c_ok, c_apart, ROW, ROW % BLOCK_D == 0)
+            weight += tl.sum(p, 1)
+            p_high, p_middle, p_low = thirds(p)
+            sums += product(p_high, p_middle, p_low, c_high, c_middle, c_low)
+            if HALVES == 2:
+                c_high, c_middle, c_low = _tiles(
+                    C, c, d + BLOCK_D, c_ok, c_apart, ROW, ROW % (2 * BLOCK_D) == 0
+                )
+                upper += product(p_high, p_middle, p_low, c_high, c_middle, c_low)
         else:
-            second = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
-        # The total of the weights as they are multiplied: both shares of a gradient must cancel.
-        rounded = as_multiplied(p, second.dtype, PRECISION)
-        weight += tl.sum(rounded.to(tl.float32), 1)
-        sums = tl.dot(rounded, second, sums, input_precision=PRECISION)
+            if SECOND == "transposed":
+                ok = (d < F)[:, None] & c_ok[None, :]
+                second = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
+            elif SECOND == "half":
+                second = _tile(C_T, c, d, c_ok, F, F % BLOCK_D == 0)
+            elif BLOCK_D == BLOCK_F and F <= BLOCK_F:
+                second = c_high
+            else:
+                second = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
+            # The total of the weights as multiplied: both shares of a gradient must cancel.
+            rounded = as_multiplied(p, second.dtype, PRECISION)
+            weight += tl.sum(rounded.to(tl.float32), 1)
+            sums = tl.dot(rounded, second, sums, input_precision=PRECISION)
     if SCALED:
         sums *= largest / HALF_RANGE
         weight *= largest / HALF_RANGE
-    if SIGMOID and WHOLE:
-        sums -= weight[:, None] * tl.sigmoid(_tile(A, a, d, a_ok, F, False).to(tl.float32))
-    if not OWNS_KEYS:
-        if WHOLE:
-            sums /= tl.where(weight > 0, weight, 1.0)[:, None]
-        sums *= incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)[:, None]
     at = (split * batch + b) * n_a
-    ok = a_ok[:, None] & (d < F)[None, :]
-    tl.store(DA + (at + a)[:, None] * F + d[None, :], sums, mask=ok)
+    g = tl.full([BLOCK_A], 1.0, tl.float32)
+    if not OWNS_KEYS:
+        g = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
+        if WHOLE:
+            g /= tl.where(weight > 0, weight, 1.0)
+    _store_gradient(
+        sums, weight, g, A, DA + at * F, a, a_ok, d, a_apart,
+        SIGMOID and WHOLE, OWNS_KEYS, F, ROW, PRECISION,
+    )  # fmt: skip
+    if HALVES == 2:
+        _store_gradient(
+            upper, weight, g, A, DA + at * F, a, a_ok, d + BLOCK_D, a_apart,
+            SIGMOID and WHOLE, OWNS_KEYS, F, ROW, PRECISION,
+        )  # fmt: skip
     if not (SIGMOID and WHOLE) and chunk == 0:
         tl.store(DBIAS + at + a, weight, mask=a_ok)
 
 
 @triton.jit
 def argmax(
-    Q, K, BIAS, INDEX, M, N,
+    Q, K, BIAS, INDEX, M, N, batch,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """``INDEX[b, i] = argmax_j(Q[b, i] . K[b, j] + BIAS[b, j])``, the first of equals."""
+    """``INDEX[b, i] = argmax_j(Q[b, i] . K[b, j] + BIAS[b, j])``, the first of equals.
+
+    Where PRECISION is "float32", Q and K are the `thirds` of queries and keys, and F
+    is the length of their rows.
+    """
     blocks = tl.cdiv(M, BLOCK_A)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
+    q_apart, k_apart = tl.cast(batch, tl.int64) * M * F, tl.cast(batch, tl.int64) * N * F
     i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q = _tile(Q, i, tl.arange(0, BLOCK_F), i < M, F, F % BLOCK_F == 0)
+    q_high, q_middle, q_low = _first_features(Q, i, i < M, q_apart, F, BLOCK_F, PRECISION)
     best = tl.full([BLOCK_A], float("-inf"), tl.float32)
     where = tl.zeros([BLOCK_A], tl.int32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < N, other=float("-inf"))
-        s, _ = _scores(
-            Q, K, i, j, i < M, j < N, q,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, F <= BLOCK_F,
+        s, _, _, _ = _scores(
+            Q, K, i, j, i < M, j < N, q_apart, k_apart, q_high, q_middle, q_low, False,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION,
         )  # fmt: skip
         s += bias[None, :]
         s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
@@ -306,31 +394,3 @@ def argmax(
         where = tl.where(top > best, first, where)
         best = tl.maximum(best, top)
     tl.store(INDEX + b * M + i, where.to(tl.int64), mask=i < M)
-
-
-@triton.jit
-def prepare(
-    Z, X, VALID, BIAS, HALF, n, m, MASKED: tl.constexpr, HALVED: tl.constexpr, F: tl.constexpr,
-    BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
-):  # fmt: skip
-    """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type.
-
-    With HALVED, HALF gets the m rows of X in float16.
-    """
-    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
-    total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)
-    for f0 in range(0, F, BLOCK_F):
-        f = f0 + tl.arange(0, BLOCK_F)
-        at = a[:, None] * F + f[None, :]
-        ok = (a < n)[:, None] & (f < F)[None, :]
-        z = tl.load(Z + at, mask=ok, other=float("-inf")).to(tl.float32)
-        # log(1 + e^z) without overflow; log1p is not needed, its error is below that of the sum.
-        softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
-        total += tl.sum(tl.where(ok, softplus, 0.0).to(BIAS.dtype.element_ty), 1)
-        if HALVED:
-            ok = (a < m)[:, None] & (f < F)[None, :]
-            tl.store(HALF + at, tl.load(X + at, mask=ok, other=0.0).to(tl.float16), mask=ok)
-    bias = -total
-    if MASKED:
-        bias = tl.where(tl.load(VALID + a, mask=a < n, other=1) != 0, bias, float("-inf"))
-    tl.store(BIAS + a, bias, mask=a < n)

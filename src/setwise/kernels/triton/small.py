@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.products import add_product, as_multiplied
+from setwise.kernels.triton.products import as_multiplied
 
 MAX_ELEMENTS = 64
 # Up to so many, a product of tiles, which has 16 rows at least, would be mostly padding.
@@ -30,6 +30,22 @@ def _softplus(z, f, F: tl.constexpr):
     """0 where there is no feature f."""
     softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
     return tl.where((f < F)[None, :], softplus, 0.0)
+
+
+@triton.jit
+def _add_product(left, right, s, lost, PRECISION: tl.constexpr):
+    """``s + left . right``, and what of it is lost in rounding.
+
+    In full precision the loss is made up for (Kahan, 1965): each of many features would round at
+    the size of the total. Tensor cores are less precise than that, and faster if left alone.
+    """
+    if PRECISION == "ieee":
+        part = tl.dot(left, right, input_precision=PRECISION) - lost
+        total = s + part
+        lost = (total - s) - part
+    else:
+        total = tl.dot(left, right, s, input_precision=PRECISION)
+    return total, lost
 
 
 @triton.jit
@@ -75,7 +91,7 @@ def set_cross_entropy(
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
         x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
-        s, lost = add_product(x, z, s, lost, PRECISION)
+        s, lost = _add_product(x, tl.trans(z), s, lost, PRECISION)
         bias -= tl.sum(_softplus(z.to(tl.float32), f, F), 1)
     p, w = _weights(
         s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor, MASKED, WEIGHTED, TERMS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import torch
@@ -18,10 +18,11 @@ H200_SHARED_MEMORY = 232448
 
 @dataclass(frozen=True)
 class Tiles:
-    """One launch: owners, others, features per step, features per result; warps and stages.
+    """One launch: owners, others, features per step, features per sum; warps and stages.
 
-    A multiprocessor should get ``per_processor`` programs; ``piece`` is the least number of others
-    that is worth a program of its own. See `split_walk`.
+    A result has one or two such sums, its ``halves``. A multiprocessor should get
+    ``per_processor`` programs; ``piece`` is the least number of others that is worth a program of
+    its own. See `split_walk`.
     """
 
     a: int
@@ -32,13 +33,16 @@ class Tiles:
     stages: int
     per_processor: int = 2
     piece: int = 64
+    halves: int = 1
 
 
 @lru_cache(maxsize=1024)
-def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
-    """For the walk of M queries over N keys."""
+def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, room: int) -> Tiles:
+    """For the walk of M queries over N keys; ``room`` is as in `backward_tiles`."""
     if F <= points.MAX_FEATURES:
         return Tiles(a=16, c=_fit(N, 128), f=F, d=F, warps=1, stages=2, per_processor=32, piece=256)
+    if precision == "float32":
+        return _fitting(_forward_of_thirds(M, N, F), F, room)
     a, c = product_blocks(M, N, F)
     wide = dtype == torch.float32
     if c == 256:
@@ -50,11 +54,11 @@ def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
     )
 
 
-def argmax_tiles(M: int, N: int, F: int, dtype: torch.dtype) -> Tiles:
+def argmax_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, room: int) -> Tiles:
     """For the same walk, where an index has to be kept beside each maximum."""
     if F <= points.MAX_FEATURES:
         return Tiles(a=8, c=_fit(N, 256), f=F, d=F, warps=2, stages=2)
-    return forward_tiles(M, N, F, dtype)
+    return forward_tiles(M, N, F, dtype, precision, room)
 
 
 def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
@@ -92,10 +96,12 @@ def backward_tiles(
         return Tiles(
             a=16, c=_fit(n_c, c), f=F, d=F, warps=warps, stages=2, per_processor=24, piece=256
         )
+    if precision == "float32":
+        return _fitting(_backward_of_thirds(n_a, n_c, F), F, room)
     d = _fit(F, 256)
     if F == 256 and min(n_a, n_c) >= 256:
-        large = _tiles_of_256(dtype, precision, half)
-        if large is not None and bytes_needed(large, dtype, half) <= room:
+        large = _tiles_of_256(dtype, half)
+        if bytes_needed(large, dtype, half) <= room:
             return large
     if d <= 64:
         a, c = _fit(n_a, 128), _fit(n_c, 64)
@@ -108,13 +114,66 @@ def backward_tiles(
     return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
 
 
-def _tiles_of_256(dtype: torch.dtype, precision: str, half: bool) -> Tiles | None:
-    """For 256 features, all of which stay at hand; None above the precision of tf32."""
+def _tiles_of_256(dtype: torch.dtype, half: bool) -> Tiles:
+    """For 256 features, all of which stay at hand."""
     if dtype != torch.float32:
         return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3, per_processor=1)
-    if precision == "tf32":
-        return Tiles(a=128, c=32 if half else 16, f=256, d=256, warps=8, stages=2, per_processor=1)
-    return None
+    return Tiles(a=128, c=32 if half else 16, f=256, d=256, warps=8, stages=2, per_processor=1)
+
+
+def _forward_of_thirds(M: int, N: int, F: int) -> Tiles:
+    """For products of `thirds`: a tile of sums has to be kept beside that of the product.
+
+    Never less than 64 owners: then every pass has the same instructions, and so the same bits.
+    """
+    f = features_per_product(F)
+    if F > 64:
+        return Tiles(a=64, c=_fit(N, 128), f=f, d=0, warps=4, stages=3)
+    if F > 32 and min(M, N) >= 1024:
+        return Tiles(a=128, c=64, f=f, d=0, warps=8, stages=2)
+    return Tiles(a=64, c=_fit(N, 64), f=f, d=0, warps=4, stages=3)
+
+
+def _backward_of_thirds(n_a: int, n_c: int, F: int) -> Tiles:
+    """The same; for that reason results of more than 128 features come in halves."""
+    f, d = features_per_product(F), _fit(F, 128)
+    if F > 128:
+        a, warps = (128, 8) if n_a > 64 else (64, 4)
+        return Tiles(a, _fit(n_c, 64), f, d, warps, stages=3, per_processor=1, halves=2)
+    long = d <= 32 or (d == 128 and n_c >= 512)
+    c = _fit(n_c, 128 if long else 64)
+    return Tiles(a=64, c=c, f=f, d=d, warps=4, stages=2 if d <= 32 else 3)
+
+
+def features_per_product(F: int) -> int:
+    """Features that are summed by a product of thirds, before it is added to others.
+
+    The same in all passes: then the same score has the same bits, however it rounds, and the
+    weights of a query add up to 1.
+    """
+    return _fit(F, 64) if F <= 64 else 32
+
+
+def _fitting(tiles: Tiles, F: int, room: int) -> Tiles:
+    """These tiles of thirds or, where shared memory is scarce, some that take 50 KiB at most."""
+    if bytes_of_thirds(tiles, F) <= room:
+        return tiles
+    a, c, f = min(tiles.a, 64), min(tiles.c, 32 if tiles.d else 64), min(tiles.f, 32)
+    return replace(tiles, a=a, c=c, f=f, warps=4, stages=2)
+
+
+def bytes_of_thirds(tiles: Tiles, F: int) -> int:
+    """Shared memory of such tiles, 6 bytes a number, and what sums across warps need.
+
+    If a tile holds all features, owners stay and others serve both products; else the operands of
+    both products take turns.
+    """
+    if tiles.f >= F:
+        numbers = (tiles.a + tiles.stages * tiles.c) * tiles.f
+    else:
+        first = tiles.stages * (tiles.a + tiles.c) * tiles.f
+        numbers = max(first, tiles.c * tiles.d * tiles.halves)
+    return 6 * numbers + 1024
 
 
 def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
@@ -127,14 +186,18 @@ def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
     return dtype.itemsize * large.a * large.f + large.stages * step + 1024
 
 
-def split_walk(device: torch.device, programs: int, walked: int, tiles: Tiles) -> tuple[int, int]:
+def split_walk(
+    device: torch.device, programs: int, walked: int, tiles: Tiles, multiple: int = 1
+) -> tuple[int, int]:
     """How often to split a walk so that the grid fills the device, and the length of a piece.
 
-    Rounded down: a few programs too many would be left to run alone at the end.
+    Rounded down: a few programs too many would be left to run alone at the end. The length is a
+    ``multiple`` of that of a tile and of another power of two.
     """
     room = tiles.per_processor * _processors(device) // programs
     splits = max(1, min(room, walked // max(tiles.piece, tiles.c), MOST_PIECES))
-    per_split = blocks_in(blocks_in(walked, splits), tiles.c) * tiles.c
+    multiple = max(multiple, tiles.c)
+    per_split = blocks_in(blocks_in(walked, splits), multiple) * multiple
     return blocks_in(walked, per_split), per_split
 
 

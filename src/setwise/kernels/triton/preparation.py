@@ -1,0 +1,55 @@
+"""Kernels that make the bias of Bernoulli elements of more than a few features, before any walk."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from setwise.kernels.triton.products import LN_2, LOG2_E
+
+LEAST_FLOAT = tl.constexpr(-3.4028234663852886e38)
+
+
+@triton.jit
+def prepare(
+    Z, X, VALID, BIAS, HALF, n, m, MASKED: tl.constexpr, HALVED: tl.constexpr, F: tl.constexpr,
+    BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type.
+
+    With HALVED, HALF gets the m rows of X in float16.
+    """
+    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
+    total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)
+    for f0 in range(0, F, BLOCK_F):
+        f = f0 + tl.arange(0, BLOCK_F)
+        at = a[:, None] * F + f[None, :]
+        ok = (a < n)[:, None] & (f < F)[None, :]
+        z = tl.load(Z + at, mask=ok, other=float("-inf")).to(tl.float32)
+        # log(1 + e^z) without overflow; log1p is not needed, its error is below that of the sum.
+        softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+        total += tl.sum(tl.where(ok, softplus, 0.0).to(BIAS.dtype.element_ty), 1)
+        if HALVED:
+            ok = (a < m)[:, None] & (f < F)[None, :]
+            tl.store(HALF + at, tl.load(X + at, mask=ok, other=0.0).to(tl.float16), mask=ok)
+    bias = -total
+    if MASKED:
+        bias = tl.where(tl.load(VALID + a, mask=a < n, other=1) != 0, bias, float("-inf"))
+    tl.store(BIAS + a, bias, mask=a < n)
+
+
+@triton.jit
+def centre(BIAS, TOP, RELATIVE, CENTRE, N, BLOCK: tl.constexpr):
+    """``RELATIVE[b] = BIAS[b] - CENTRE[b]``, all but the bias of N outputs and TOP in float32.
+
+    The CENTRE of a set is its largest bias, given as TOP [b]. Where no output is valid, it is the
+    least number there is, for the difference has to be -inf.
+    """
+    blocks = tl.cdiv(N, BLOCK)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
+    j = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    top = tl.load(TOP + b)
+    largest = tl.where(top < LEAST_FLOAT, LEAST_FLOAT, top).to(tl.float32)
+    bias = tl.load(BIAS + b * N + j, mask=j < N, other=0.0)
+    tl.store(RELATIVE + b * N + j, (bias - largest.to(tl.float64)).to(tl.float32), mask=j < N)
+    tl.store(CENTRE + b, largest)

@@ -1,0 +1,122 @@
+"""Products of float32 in full precision on tensor cores, which have none of their own.
+
+A float32 number has 24 significant bits, and is the sum of three numbers of 8 bits, its thirds: a
+high, a middle and a low one. Those are bfloat16, which has the range of float32: no number is too
+large, and down to 2^-110 no bit is lost. Of the nine products of the thirds of two numbers, six
+make up their product; the other three are smaller than its rounding. Henry, Tang and Heinecke,
+"Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations" (ARITH
+2019).
+
+Multiply-adds, which do have full precision, take several times as long as six products of bfloat16.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from setwise.kernels.triton.launch import INTERPRETED
+
+# Triton's interpreter multiplies bfloat16 wrongly; there the same numbers are held in float32.
+DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
+_KIND = tl.constexpr(tl.float32 if INTERPRETED else tl.bfloat16)
+
+# For a product that Triton is to leave apart; see `add_product`.
+APART = tl.constexpr(2**20)
+
+
+def row_length(F: int) -> int:
+    """Of the thirds of F features; filled up with zeros, so that wide loads stay aligned."""
+    return (F + 15) // 16 * 16
+
+
+@triton.jit
+def thirds(x):
+    """The high, middle and low third of each number."""
+    bits = x.to(tl.int32, bitcast=True)
+    # What would round to infinity is cut off, and NaN stays NaN.
+    rounds = (bits & 0x7FFFFFFF) < 0x7F7F8000
+    high = tl.where(rounds, _rounded(x), (bits & -65536).to(tl.float32, bitcast=True))
+    rest = x - high
+    middle = _rounded(rest)
+    return high.to(_KIND), middle.to(_KIND), (rest - middle).to(_KIND)
+
+
+@triton.jit
+def _rounded(x):
+    """To the nearest number of 8 significant bits."""
+    return ((x.to(tl.int32, bitcast=True) + 32768) & -65536).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def product(a_high, a_middle, a_low, b_high, b_middle, b_low):
+    """``a . b``, the large part last.
+
+    Tensor cores cut off what does not fit their running sum instead of rounding it. So they should
+    sum up no more than one such product; adding those up is left to the other units, which do
+    round. Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
+    surpassing the FP32 theoretical peak performance" (IJHPCA 2022).
+    """
+    small = _small_parts(a_high, a_middle, a_low, b_high, b_middle, b_low, False)
+    return tl.dot(a_high, b_high, small)
+
+
+@triton.jit
+def add_product(
+    s, a_high, a_middle, a_low, b_high, b_middle, b_low, TRANSPOSED: tl.constexpr
+):  # fmt: skip
+    """``s + a . b`` and still more precise; if TRANSPOSED, the bits are those of b . a.
+
+    The small parts are not in the way of the large one, which is then all but exact: a product of
+    two high thirds has 16 bits, and the sum of a few such products little more.
+    """
+    s += _small_parts(a_high, a_middle, a_low, b_high, b_middle, b_low, TRANSPOSED)
+    # The option means nothing to bfloat16. But without it, a pattern of Triton's that combines dot
+    # and addition would have the tensor cores add s.
+    return s + tl.dot(a_high, b_high, max_num_imprecise_acc=APART)
+
+
+@triton.jit
+def _small_parts(
+    a_high, a_middle, a_low, b_high, b_middle, b_low, TRANSPOSED: tl.constexpr
+):  # fmt: skip
+    if TRANSPOSED:
+        small = tl.dot(a_high, b_low)
+        small = tl.dot(a_middle, b_middle, small)
+        small = tl.dot(a_high, b_middle, small)
+        small = tl.dot(a_low, b_high, small)
+        small = tl.dot(a_middle, b_high, small)
+    else:
+        small = tl.dot(a_low, b_high)
+        small = tl.dot(a_middle, b_middle, small)
+        small = tl.dot(a_middle, b_high, small)
+        small = tl.dot(a_high, b_low, small)
+        small = tl.dot(a_high, b_middle, small)
+    return small
+
+
+@triton.jit
+def split(
+    X, Y, X_THIRDS, Y_THIRDS, n, m,
+    F: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """The thirds [3, n, ROW] of X [n, F], and those of Y [m, F]."""
+    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
+    for f0 in range(0, ROW, BLOCK_F):
+        f = f0 + tl.arange(0, BLOCK_F)
+        _split_rows(X, X_THIRDS, a, f, n, F, ROW)
+        _split_rows(Y, Y_THIRDS, a, f, m, F, ROW)
+
+
+@triton.jit
+def _split_rows(X, X_THIRDS, a, f, n, F: tl.constexpr, ROW: tl.constexpr):
+    ok = (a < n)[:, None]
+    x = tl.load(X + a[:, None] * F + f[None, :], mask=ok & (f < F)[None, :], other=0.0)
+    high, middle, low = thirds(x)
+    at = X_THIRDS + a[:, None] * ROW + f[None, :]
+    apart = tl.cast(n, tl.int64) * ROW
+    ok &= (f < ROW)[None, :]
+    tl.store(at, high, mask=ok)
+    tl.store(at + apart, middle, mask=ok)
+    tl.store(at + 2 * apart, low, mask=ok)

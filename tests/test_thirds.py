@@ -1,0 +1,212 @@
+"""Products in full float32 precision, in Triton's interpreter; tests/gpu has them compiled."""
+
+from __future__ import annotations
+
+import math
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+from setwise.bench import studies
+from setwise.kernels import operators
+
+pytest.importorskip("triton")
+
+from setwise.kernels.triton import engine, tiles
+from setwise.kernels.triton.thirds import row_length
+
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
+    # NumPy would have warned of infinities, which are meant.
+    pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning"),
+]
+LARGEST = torch.finfo(torch.float32).max
+
+
+@pytest.fixture
+def set_precision() -> Iterator[Callable[[str], None]]:
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.set_float32_matmul_precision(before)
+
+
+def numbers(*shape: int) -> Tensor:
+    """Of nearly all sizes; below 2^-110, the last bits of a low third would be lost."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    sizes = torch.randint(-110, 127, shape, generator=generator)
+    signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+    return signs * (1 + torch.rand(shape, generator=generator)) * torch.exp2(sizes.float())
+
+
+@pytest.mark.parametrize("F", [5, 16, 70, 1030])
+def test_thirds_add_up(F: int) -> None:
+    x, y = numbers(2, 3, F), numbers(2, 40, F)
+    x[0, 0, :5] = torch.tensor([0.0, LARGEST, -LARGEST, 1.0, -1.0])
+    for whole, parts in zip((x, y), engine._thirds(x, y), strict=True):
+        assert parts.shape == (3, *whole.shape[:2], row_length(F))
+        assert parts[..., F:].eq(0).all()
+        parts = parts[..., :F].double()
+        # Each has the 8 significant bits of bfloat16, and they follow one another.
+        assert torch.equal(parts, parts.bfloat16().double())
+        high, middle, low = parts
+        # The largest number is cut off, not rounded.
+        assert (
+            middle.abs() <= torch.where(whole.abs() == LARGEST, 2**-7, 2**-8) * high.abs()
+        ).all()
+        assert (low.abs() <= 2**-8 * middle.abs()).all()
+        assert torch.equal(parts.sum(0), whole.double())
+
+
+def test_what_is_not_a_number_stays_so() -> None:
+    x = torch.zeros(1, 1, 16)
+    # Of the two, the second is what a GPU gives; all its bits but the sign are set.
+    x.view(torch.int32)[0, 0, :2] = torch.tensor([0x7FC00000, 0x7FFFFFFF], dtype=torch.int32)
+    x[0, 0, 2] = math.inf
+    high, _, _ = engine._thirds(x, x)[0]
+    assert high[0, 0, :2].isnan().all()
+    assert high[0, 0, 2] == math.inf
+
+
+@pytest.mark.parametrize("shape", [(1, 70, 70, 20), (1, 66, 140, 70), (1, 20, 66, 300)], ids=str)
+def test_every_product_counts(shape: tuple[int, int, int, int]) -> None:
+    """Scores round as float32 does: one of the six products less, and they would not.
+
+    The smallest of them is 2^-16 of the largest. With one admissible key, the logsumexp of a query
+    is its score, and the gradients are what they are multiplied with.
+    """
+    B, M, N, F = shape
+    generator = torch.Generator().manual_seed(F)
+    queries, keys = (torch.randn(B, n, F, generator=generator) for n in (M, N))
+    bias = torch.full((B, N), -math.inf)
+    bias[:, N // 2] = 0
+    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
+    key = keys[:, N // 2].double().unsqueeze(1)
+    exact = (queries.double() * key).sum(-1)
+    sizes = (queries.double() * key).abs().sum(-1)
+    assert ((lse - exact).abs() <= 2**-22 * sizes).all()
+
+    grad = torch.randn(B, M, generator=generator)
+    d_queries, d_keys, d_bias = operators.logsumexp_backward(
+        grad, queries, keys, bias, lse, peaks, True, True, "triton"
+    )
+    weighted = queries.double() * grad.double().unsqueeze(-1)
+    error = (d_keys[:, N // 2] - weighted.sum(1)).abs()
+    assert (error <= 2**-20 * weighted.abs().sum(1)).all()
+    expected = key * grad.double().unsqueeze(-1)
+    assert ((d_queries - expected).abs() <= 2**-22 * expected.abs()).all()
+    assert (d_bias[:, N // 2] - grad.double().sum(1)).abs() <= 2**-20 * grad.abs().sum()
+
+
+@pytest.mark.parametrize("impossible", [-1e9, -1e30, -LARGEST])
+@pytest.mark.parametrize("shape", [(1, 70, 80, 20), (1, 66, 80, 70)], ids=str)
+def test_numbers_of_very_different_size(
+    shape: tuple[int, int, int, int], impossible: float
+) -> None:
+    """A logit may say that a feature cannot be there; the others of its row count as before."""
+    B, M, N, F = shape
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(B, M, F, generator=generator).round()
+    z = torch.randn(B, N, F, generator=generator)
+    x[..., 3] = 0
+    z[:, ::2, 3] = impossible
+
+    def gradients(impl: Any, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        leaf = z.clone().requires_grad_()
+        value = sw.set_cross_entropy(leaf, x, impl=impl)
+        return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+    ours = gradients("triton", z, x)
+    exact = gradients("reference", z.double(), x.double())
+    for got, right in zip(ours, exact, strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_left_out_is_smaller_than_rounding() -> None:
+    """Just below 1 + 2^-7 a middle third would be largest, were the high one cut off."""
+    near = 1 + 2**-7 - torch.rand(64, 64, generator=torch.Generator().manual_seed(0)) * 2**-12
+    high, middle, low = engine._thirds(near[None], near[None])[0].double()
+    omitted = 2 * middle * low + low * low
+    assert (omitted.abs() <= 2**-24 * (high + middle + low) ** 2).all()
+
+
+def test_which_precision_is_asked_for(
+    set_precision: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for level, expected in {"highest": "float32", "high": "float32", "medium": "tf32"}.items():
+        set_precision(level)
+        assert engine.precision(torch.float32) == expected
+        assert engine.precision(torch.bfloat16) == engine.precision(torch.float16) == "tf32"
+
+    def refused() -> str:
+        raise RuntimeError("the newer setting is in use")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "get_float32_matmul_precision", refused)
+        for level, expected in {"ieee": "float32", "tf32": "tf32"}.items():
+            newer = SimpleNamespace(fp32_precision=level)
+            patched.setattr(torch.backends.cuda, "matmul", newer)
+            assert engine.precision(torch.float32) == expected
+
+
+@pytest.mark.parametrize("F", [20, 70])
+def test_the_precision_is_read_once(F: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirds and plain numbers must not meet, should another thread change it in between."""
+    levels = iter(["float32", "tf32", "tf32", "tf32"])
+    monkeypatch.setattr(engine, "precision", lambda dtype: next(levels))
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(1, 70, F, generator=generator).requires_grad_()
+    x = torch.rand(1, 70, F, generator=generator)
+    (grad,) = torch.autograd.grad(sw.set_cross_entropy(z, x, impl="triton"), z)
+    (usual,) = torch.autograd.grad(sw.set_cross_entropy(z, x, impl="reference"), z)
+    torch.testing.assert_close(grad, usual, rtol=1e-4, atol=1e-4)
+    assert next(levels) == "tf32"
+    assert len(list(levels)) == 2
+
+
+@pytest.mark.parametrize("room", [99 * 1024, 163 * 1024, 227 * 1024])
+@pytest.mark.parametrize("F", [5, 16, 33, 64, 65, 100, 256, 1000])
+def test_tiles_of_thirds_fit_the_device(F: int, room: int) -> None:
+    """Those of an RTX 4090, an A100 and an H200; and every pass sums up as many at once."""
+    sizes = [1, 20, 300, 1024, 10**5]
+    for M in sizes:
+        for N in sizes:
+            forward = tiles.forward_tiles(M, N, F, torch.float32, "float32", room)
+            backward = tiles.backward_tiles(M, N, F, torch.float32, "float32", False, room)
+            assert tiles.bytes_of_thirds(forward, F) <= room
+            assert tiles.bytes_of_thirds(backward, F) <= room
+            assert forward.f == backward.f == tiles.features_per_product(F)
+
+
+def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """benchmarks/precision.py without its clock, and without a compiler; the documents read it."""
+    script = Path(__file__).parent.parent / "benchmarks" / "precision.py"
+    records = runpy.run_path(str(script))["records"]
+    for name, instead in {
+        "graph_ms": lambda call, device: 2.0,
+        "peak_mb": lambda call, device: 1.0,
+    }.items():
+        monkeypatch.setitem(records.__globals__, name, instead)
+    monkeypatch.setattr(torch, "compile", lambda loss, dynamic: loss)
+    before = torch.get_float32_matmul_precision()
+    *_, record = records([(1, 9, 6), (1, 70, 20)], "cpu", "c0ffee")
+    assert torch.get_float32_matmul_precision() == before
+    assert len(record["rows"]) == 2
+    for row in record["rows"]:
+        for name, result in row["ran"].items():
+            limit = 3e-3 if name == "setwise-medium" else 1e-5
+            for errors in result["errors"].values():
+                assert all(0 <= error <= limit for error in errors.values())
+    text = studies.precision(record)
+    assert "commit c0ffee" in text
+    assert text.count("| (1, 70, 20) | 2.00 | 2.00 | 2.00 | 1.0x |") == 1
+    assert text.count("confident") == 2
+    assert "faster nowhere" in text
+    record["rows"][0]["ran"]["compiled"]["ms"] = 1.0
+    assert "faster at (1, 9, 6)." in studies.precision(record)
