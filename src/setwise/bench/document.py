@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 import re
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from setwise.bench.limits import limit_ms
+from setwise.bench.markdown import markdown, number, ratio, share, wrapped
+from setwise.bench.studies import designs, precision, skipping
 
 Record = dict[str, Any]
 Row = dict[str, Any]
 
-LOSSES, DESIGNS, SKIPPING = "losses-h200.json", "designs-h200.json", "skipping-h200.json"
+LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
+SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
@@ -38,8 +40,8 @@ RESOURCES = {"products": "matmul_flops", "exponentials": "exps", "bytes": "bytes
 
 def update(document: Path, records: Path) -> str:
     """The text of the document with every block made anew from the records in a folder."""
-    losses, tried, skipped = (
-        json.loads((records / name).read_text()) for name in (LOSSES, DESIGNS, SKIPPING)
+    losses, tried, skipped, precise = (
+        json.loads((records / name).read_text()) for name in (LOSSES, DESIGNS, SKIPPING, PRECISION)
     )
     blocks: dict[str, Callable[[], str]] = {
         "benchmark": lambda: table(losses),
@@ -50,6 +52,7 @@ def update(document: Path, records: Path) -> str:
         "host": lambda: host(losses),
         "designs": lambda: designs(tried),
         "skipping": lambda: skipping(skipped),
+        "precision": lambda: precision(precise),
     }
     text = document.read_text()
     marked = re.findall(r"^<!-- (\w+): begin -->$", text, re.MULTILINE)
@@ -87,11 +90,11 @@ def table(record: Record) -> str:
         [
             "Milliseconds, forward and backward; after the slash from a CUDA graph:",
             "",
-            *_markdown(["(B, N, F)", *names], times),
+            *markdown(["(B, N, F)", *names], times),
             "",
             "Peak memory above the inputs, MB:",
             "",
-            *_markdown(["(B, N, F)", *names], memory),
+            *markdown(["(B, N, F)", *names], memory),
             "",
             *notes,
             "",
@@ -119,7 +122,7 @@ def bars(record: Record) -> str:
     for (shape, impl), most in MOST_MS.items():
         ours = cells[shape, impl]
         reached = [
-            "" if ours[kind] is None else f"{_number(ours[kind])} ms: {_yes(ours[kind] <= most)}"
+            "" if ours[kind] is None else f"{number(ours[kind])} ms: {_yes(ours[kind] <= most)}"
             for kind in ("total_ms", "graph_ms")
         ]
         lines.append([shapes[shape], f"{impl}: at most {most} ms", *reached, *_shares(ours)])
@@ -128,29 +131,29 @@ def bars(record: Record) -> str:
     what = f"{BOTH}: at least {goal}x cut-cross-entropy, same gradients"
     lines.append([shapes["wide"], what, *_against(ours, peer, goal), *_shares(ours)])
     peaks = [cells["wide", impl]["peak_mb"] for impl in OURS]
-    reached_mb = f"{', '.join(map(_number, peaks))} MB: {_yes(max(peaks) < MOST_MB)}"
+    reached_mb = f"{', '.join(map(number, peaks))} MB: {_yes(max(peaks) < MOST_MB)}"
     what = f"{', '.join(OURS)}: peak below {MOST_MB} MB"
     lines.append([shapes["wide"], what, reached_mb, "", "", ""])
     able = [peer for peer in PEERS if "error" not in cells["cloud1M", peer]]
-    times = [f"{peer} takes {_number(cells['cloud1M', peer]['total_ms'])} ms" for peer in able]
+    times = [f"{peer} takes {number(cells['cloud1M', peer]['total_ms'])} ms" for peer in able]
     what = "no peer can run it"
     lines.append([shapes["cloud1M"], what, f"{', '.join(times)}: {_yes(not able)}", "", "", ""])
     for impl in OURS:
         found = [cells[shape, impl]["limit_fraction"] for shape in LARGE]
-        share = f"{', '.join(map(_share, found))}: {_yes(min(found) >= LEAST_SHARE)}"
+        shares = f"{', '.join(map(share, found))}: {_yes(min(found) >= LEAST_SHARE)}"
         what = f"{impl}: at least {LEAST_SHARE:.0%} of the limit"
-        lines.append([", ".join(LARGE), what, share, "", "", ""])
+        lines.append([", ".join(LARGE), what, shares, "", "", ""])
     wide = cells["wide", TF32]
     lower = _mixed_limit(wide, rates)
     titles = ["(B, N, F)", "goal", "reached, eager", "reached, CUDA graph"]
     return "\n".join(
         [
-            *_markdown([*titles, "of the limit, eager", "of the limit, CUDA graph"], lines),
+            *markdown([*titles, "of the limit, eager", "of the limit, CUDA graph"], lines),
             "",
-            _wrapped(
+            wrapped(
                 f"The limit of {TF32} counts every product at the rate of tf32. The kernels form "
                 f"the last one in float16; counted at the rate of 16 bits, the limit of `wide` is "
-                f"{_number(lower)} ms, of which {TF32} reaches {_share(lower / wide['total_ms'])}."
+                f"{number(lower)} ms, of which {TF32} reaches {share(lower / wide['total_ms'])}."
             ),
         ]
     )
@@ -163,13 +166,13 @@ def bounds(record: Record) -> str:
         row = cells[shape, TF32]
         busy = None if row["graph_ms"] is None else row["graph_ms"] / row["total_ms"]
         needs = _needs(row, record["header"]["ceilings"]).values()
-        alone = ["<0.001" if sum(both) < 1e-3 else _number(sum(both)) for both in needs]
-        times = [_number(row[kind]) for kind in ("limit_ms", "graph_ms", "total_ms")]
+        alone = ["<0.001" if sum(both) < 1e-3 else number(sum(both)) for both in needs]
+        times = [number(row[kind]) for kind in ("limit_ms", "graph_ms", "total_ms")]
         bound = "host" if busy is not None and busy < 0.5 else "device"
-        lines.append([label, *alone, *times, _share(busy), bound])
+        lines.append([label, *alone, *times, share(busy), bound])
     titles = ["(B, N, F)", *RESOURCES, "limit", "CUDA graph", "eager"]
     titles += ["device's share", "eager bound by"]
-    return "\n".join([*_markdown(titles, lines), ""])
+    return "\n".join([*markdown(titles, lines), ""])
 
 
 def mid(record: Record) -> str:
@@ -185,20 +188,20 @@ def mid(record: Record) -> str:
     wanted = compiled["total_ms"] / goal
 
     def compared(least: float) -> str:
-        return f"{_number(least)} ms, {'more' if least > wanted else 'not more'} than that"
+        return f"{number(least)} ms, {'more' if least > wanted else 'not more'} than that"
 
-    return _wrapped(
+    return wrapped(
         f"The goal for `mid` is {goal} times the speed of the compiled dense loss, "
-        f"which takes {_number(compiled['total_ms'])} ms: a step of {_number(wanted)} ms. The "
+        f"which takes {number(compiled['total_ms'])} ms: a step of {number(wanted)} ms. The "
         f"limit of the device is {compared(limit)}; with the last product at the rate of 16 bits "
         f"it is {compared(lower)}; with all of them, as for bfloat16 inputs, {compared(lowest)}. "
-        f"From CUDA graphs compiled takes {_number(compiled['graph_ms'])} ms and {TF32} "
-        f"{_number(ours['graph_ms'])} ms, {_ratio(compiled['graph_ms'] / ours['graph_ms'])} as "
-        f"fast and {_share(limit / ours['graph_ms'])} of the limit; at the limit it would be "
-        f"{_ratio(compiled['graph_ms'] / limit)}. The limit takes products "
-        f"({_number(needs['products'])} ms) and exponentials ({_number(needs['exponentials'])} ms) "
+        f"From CUDA graphs compiled takes {number(compiled['graph_ms'])} ms and {TF32} "
+        f"{number(ours['graph_ms'])} ms, {ratio(compiled['graph_ms'] / ours['graph_ms'])} as "
+        f"fast and {share(limit / ours['graph_ms'])} of the limit; at the limit it would be "
+        f"{ratio(compiled['graph_ms'] / limit)}. The limit takes products "
+        f"({number(needs['products'])} ms) and exponentials ({number(needs['exponentials'])} ms) "
         f"to overlap entirely; one after the other they need "
-        f"{_number(needs['products'] + needs['exponentials'])} ms."
+        f"{number(needs['products'] + needs['exponentials'])} ms."
     )
 
 
@@ -214,7 +217,7 @@ def sweep(record: Record) -> str:
             if (cells[shape, "compiled"].get(kind) or math.inf) <= row[kind]
         ]
         found.append(f"with {', '.join(sizes)} elements" if sizes else "nowhere")
-    return _wrapped(
+    return wrapped(
         f"In the sweep over the size of one set, compiled is at least as fast as {TF32} "
         f"{found[0]} in eager mode, and {found[1]} from a CUDA graph."
     )
@@ -241,59 +244,12 @@ def host(record: Record) -> str:
     step = found["step"]["median"]
     return "\n".join(
         [
-            *_markdown(["host", "microseconds", "exceeded by 1 call in 10"], lines),
+            *markdown(["host", "microseconds", "exceeded by 1 call in 10"], lines),
             "",
-            _wrapped(
-                f"The first 4 add up to {parts:.0f} microseconds, {_share(parts / step)} of the "
+            wrapped(
+                f"The first 4 add up to {parts:.0f} microseconds, {share(parts / step)} of the "
                 f"step. A function in Python that does nothing takes "
-                f"{_share(found['function']['median'] / step)} of it under autograd."
-            ),
-        ]
-    )
-
-
-def designs(tried: Record) -> str:
-    """Designs that were measured side by side."""
-    lines, header = [], tried["header"]
-    for row in tried["designs"]:
-        times = [row["dropped_time"], row["kept_time"]]
-        dropped, kept = ("" if t is None else f"{_as_noted(t)} {row['unit']}" for t in times)
-        lines.append([row["where"], row["dropped"], dropped, row["kept"], kept, row["commit"]])
-    titles = ["where", "dropped", "time", "kept", "time", "commit"]
-    made = _wrapped(f"{header['device']}; {header['how']}.")
-    return "\n".join([*_markdown(titles, lines), "", made])
-
-
-def skipping(record: Record) -> str:
-    """A training step with and without tiles that cannot matter, and how many were visited."""
-    header, rows = record["header"], record["rows"]
-    lines = []
-    for row in rows:
-        walks = ("logits", "target") if row["gradients"] == "both" else ("logits",)
-        shares = ", ".join(_share(row["visited"][walk]) for walk in walks)
-        times = [_number(row[kind]) for kind in ("off_ms", "on_ms")]
-        ratio = f"{row['off_ms'] / row['on_ms']:.2f}x"
-        lines.append([row["data"], row["precision"], ", ".join(walks), *times, ratio, shares])
-    titles = ["outputs", "precision", "gradients to", "every tile, ms", "skipping, ms", "faster"]
-    memory = max(row["peak_on_mb"] - row["peak_off_mb"] for row in rows)
-    same = sum(row["equal"] for row in rows)
-    in_vain = [row["on_ms"] / row["off_ms"] for row in rows if row["data"] == "random"]
-    shape = ", ".join(map(str, header["shape"]))
-    return "\n".join(
-        [
-            f"Forward and backward of (B, N, F) = ({shape}):",
-            "",
-            *_markdown([*titles, "tiles visited"], lines),
-            "",
-            _wrapped(
-                f"Of random outputs nothing can be left out; to find that out makes a step take "
-                f"{min(in_vain):.2f} to {max(in_vain):.2f} times as long. In {same} of {len(rows)} "
-                f"rows, skipping leaves every bit of the gradients as it is. Peak memory grows by "
-                f"{_number(memory)} MB at most."
-            ),
-            _wrapped(
-                f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, "
-                f"commit {str(header['commit'])[:12]}. {header['how']}"
+                f"{share(found['function']['median'] / step)} of it under autograd."
             ),
         ]
     )
@@ -338,58 +294,27 @@ def _against(ours: Row, peer: Row, goal: float) -> list[str]:
         if ours[kind] is None or peer[kind] is None:
             reached.append("")
             continue
-        ratio = peer[kind] / ours[kind]
-        both = f"{_number(ours[kind])} against {_number(peer[kind])} ms"
-        reached.append(f"{both}, {_ratio(ratio)}: {_yes(ratio >= goal)}")
+        faster = peer[kind] / ours[kind]
+        both = f"{number(ours[kind])} against {number(peer[kind])} ms"
+        reached.append(f"{both}, {ratio(faster)}: {_yes(faster >= goal)}")
     return reached
 
 
 def _shares(row: Row) -> list[str]:
     """Share of the limit in eager mode and from a CUDA graph."""
     graph = row["graph_ms"]
-    return [_share(row["limit_fraction"]), _share(graph and row["limit_ms"] / graph)]
-
-
-def _markdown(titles: list[str], lines: list[list[str]]) -> list[str]:
-    rows = [titles, ["---"] * len(titles), *lines]
-    return [f"| {' | '.join(row)} |" for row in rows]
-
-
-def _wrapped(text: str) -> str:
-    """A paragraph in lines of at most 100 characters."""
-    return textwrap.fill(text, 100, break_on_hyphens=False) + "\n"
+    return [share(row["limit_fraction"]), share(graph and row["limit_ms"] / graph)]
 
 
 def _time(row: Row) -> str:
     if "error" in row:
         return "out of memory" if row["error"] == "out of memory" else "-"
     graph = row["graph_ms"]
-    return _number(row["total_ms"]) + ("" if graph is None else f" / {_number(graph)}")
+    return number(row["total_ms"]) + ("" if graph is None else f" / {number(graph)}")
 
 
 def _memory(row: Row) -> str:
-    return _time(row) if "error" in row else _number(row["peak_mb"])
-
-
-def _number(value: float | None) -> str:
-    """Three digits, written without an exponent."""
-    if value is None:
-        return ""
-    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
-
-
-def _as_noted(time: float) -> str:
-    return f"{time:.3f}" if time < 1 else f"{time}"
-
-
-def _share(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.1%}"
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.1f}x" if value >= 1 else f"{value:.2f}x"
+    return _time(row) if "error" in row else number(row["peak_mb"])
 
 
 def _yes(reached: bool) -> str:
