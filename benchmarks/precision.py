@@ -66,7 +66,6 @@ def records(
 def measure(shape: tuple[int, int, int], device: str) -> dict[str, Any]:
     """Time, memory and errors of each contender."""
     torch._dynamo.reset()  # or shapes would fill up the cache of what was compiled
-    before = torch.get_float32_matmul_precision()
     exact = {kind: step(dense, *doubled(draw(kind, shape, device))) for kind in (RANDOM, CONFIDENT)}
     ours = partial(sw.set_cross_entropy, impl="triton", skip_negligible=False)
     contenders: dict[str, tuple[str, Callable[..., Tensor]]] = {
@@ -75,7 +74,7 @@ def measure(shape: tuple[int, int, int], device: str) -> dict[str, Any]:
         "setwise": ("highest", ours),
         "setwise-medium": ("medium", ours),
     }
-    ran = {}
+    ran, before = {}, torch.get_float32_matmul_precision()
     for name, (precision, loss) in contenders.items():
         torch.set_float32_matmul_precision(precision)
         errors = {}

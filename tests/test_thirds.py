@@ -15,10 +15,11 @@ from torch import Tensor
 
 import setwise as sw
 from setwise.bench import studies
-from setwise.kernels import operators
+from setwise.kernels import dispatch, operators
 
 pytest.importorskip("triton")
 
+from setwise.kernels import bernoulli
 from setwise.kernels.triton import engine, tiles
 from setwise.kernels.triton.thirds import row_length
 
@@ -136,6 +137,26 @@ def test_what_is_left_out_is_smaller_than_rounding() -> None:
     assert (omitted.abs() <= 2**-24 * (high + middle + low) ** 2).all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bias_of_many_features_rounds_to_both_sides(seed: int) -> None:
+    """Confident outputs: added up in float32, the terms of a softplus would mostly round down."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, 2, (1, 70, 1000), generator=generator).float()
+    z = torch.randn(1, 70, 1000, generator=generator) + 10 * (2 * x - 1)
+    bias, _, _ = engine._prepared(x, z, None, "float32", False)
+    exact = -torch.nn.functional.softplus(z.double()).sum(-1)
+    assert (bias - exact).mean().abs() <= 3e-6
+
+
+def test_positions_that_32_bits_cannot_count() -> None:
+    """Of 5 features, a row of thirds has 16 numbers."""
+    queries = torch.empty(1, 3, 5, device="meta")
+    for elements, fits in ((2**27 - 1, True), (2**27, False)):
+        keys = torch.empty(1, elements, 5, device="meta")
+        assert dispatch._fits_triton(queries, keys) == fits
+        assert dispatch._fits_triton(keys, queries) == fits
+
+
 def test_which_precision_is_asked_for(
     set_precision: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,9 +176,11 @@ def test_which_precision_is_asked_for(
             assert engine.precision(torch.float32) == expected
 
 
+@pytest.mark.parametrize("light", [2**33, 0], ids=["in the forward pass", "in the backward pass"])
 @pytest.mark.parametrize("F", [20, 70])
-def test_the_precision_is_read_once(F: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thirds and plain numbers must not meet, should another thread change it in between."""
+def test_the_precision_is_read_once(F: int, light: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirds and plain numbers must not meet, nor scores of one precision the lse of another."""
+    monkeypatch.setattr(bernoulli, "LIGHT_PRODUCTS", light)
     levels = iter(["float32", "tf32", "tf32", "tf32"])
     monkeypatch.setattr(engine, "precision", lambda dtype: next(levels))
     generator = torch.Generator().manual_seed(0)
@@ -172,7 +195,7 @@ def test_the_precision_is_read_once(F: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("room", [99 * 1024, 163 * 1024, 227 * 1024])
 @pytest.mark.parametrize("F", [5, 16, 33, 64, 65, 100, 256, 1000])
-def test_tiles_of_thirds_fit_the_device(F: int, room: int) -> None:
+def test_tiles_of_thirds_on_smaller_devices(F: int, room: int) -> None:
     """Those of an RTX 4090, an A100 and an H200; and every pass sums up as many at once."""
     sizes = [1, 20, 300, 1024, 10**5]
     for M in sizes:

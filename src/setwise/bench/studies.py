@@ -73,12 +73,16 @@ def precision(record: Record) -> str:
             found = [
                 f"{ran[name]['errors'][data][what]:.0e}"
                 for what in ("loss", "gradient")
-                for name in contenders
+                for name in (*contenders, "setwise-medium")
             ]
             errors.append([shape, data, *found])
     measured = [f"{name}, {unit}" for unit in ("ms", "MB") for name in contenders]
     compared = ["compiled / setwise", 'setwise at "medium", ms']
-    erring = [f"{what}: {name}" for what in ("loss", "gradient") for name in contenders]
+    erring = [
+        f"{what}: {name}"
+        for what in ("loss", "gradient")
+        for name in (*contenders, 'setwise at "medium"')
+    ]
     where = f"at {', '.join(slower)}" if slower else "nowhere"
     return "\n".join(
         [

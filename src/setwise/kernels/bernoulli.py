@@ -55,10 +55,10 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         need_target, need_logits = tracked and needs[0], tracked and needs[1]
         elements = target, logits, valid, weight
         if target.shape[1] <= small.MAX_ELEMENTS and logits.shape[1] <= small.MAX_ELEMENTS:
-            sums, saved = _small_forward(*elements, reduction, need_target, need_logits)
+            result = _small_forward(*elements, reduction, need_target, need_logits)
         else:
-            needed = need_target, need_logits
-            sums, saved = _forward(*elements, reduction, skip_negligible, *needed)
+            result = _forward(*elements, reduction, skip_negligible, need_target, need_logits)
+        sums, saved, ctx.level = result
         ctx.save_for_backward(*elements, *saved)
         if reduction == "none":
             return sums if sums.dim() == 1 else sums.sum(dim=-1)
@@ -78,13 +78,14 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
             incoming = _incoming(grad, ctx.reduction, len(logits))
             d_logits, _ = engine.gradients(
                 logits, target, bias, lse, incoming,
-                owns_keys=True, sigmoid=True, weight=weight, peaks=peaks,
+                owns_keys=True, sigmoid=True, weight=weight, peaks=peaks, level=ctx.level,
             )  # fmt: skip
         if need_target:
             incoming = _incoming(grad, ctx.reduction, len(logits))
             d_target, _ = engine.gradients(
-                target, logits, lse, bias, incoming, owns_keys=False, weight=weight, peaks=peaks
-            )
+                target, logits, lse, bias, incoming,
+                owns_keys=False, weight=weight, peaks=peaks, level=ctx.level,
+            )  # fmt: skip
         return d_target, d_logits, None, None, None, None, None
 
 
@@ -102,8 +103,11 @@ def _forward(
     skip_negligible: bool,
     need_target: bool,
     need_logits: bool,
-) -> tuple[Tensor, _Saved]:
-    """What adds up to the loss, [B, any], and what to save."""
+) -> tuple[Tensor, _Saved, str]:
+    """What adds up to the loss, [B, any], what to save, and the precision of scores.
+
+    The backward pass computes the same scores, or weights would not add up to 1.
+    """
     factor = _factor(reduction, len(logits))
     now = need_logits and _is_light(target, logits)
     record = skip_negligible and (need_target or need_logits)
@@ -117,8 +121,8 @@ def _forward(
             weight=weight, peaks=peaks, level=level, forms=forms, dtype=torch.float32,
         )  # fmt: skip
     if now and not need_target:
-        return sums, (None, None, None, ready)
-    return sums, (bias, lse, peaks, ready)
+        return sums, (None, None, None, ready), level
+    return sums, (bias, lse, peaks, ready), level
 
 
 def _is_light(target: Tensor, logits: Tensor) -> bool:
@@ -135,7 +139,7 @@ def _small_forward(
     reduction: str,
     need_target: bool,
     need_logits: bool,
-) -> tuple[Tensor, _Saved]:
+) -> tuple[Tensor, _Saved, str]:
     """The same in one launch: the losses of the sets are [B]."""
     (B, M, F), N, device = target.shape, logits.shape[1], logits.device
     sums = torch.empty(B, device=device)
@@ -144,10 +148,10 @@ def _small_forward(
         d_logits = torch.empty(B, N, F, device=device)
     if need_target:
         bias, lse = torch.empty(B, N, device=device), torch.empty(B, M, device=device)
+    level = engine.precision(logits.dtype)
     start, grid = plans.small_sets(
-        B, M, N, F, valid is not None, weight is not None, need_target, need_logits,
-        engine.precision(logits.dtype),
-    )  # fmt: skip
+        B, M, N, F, valid is not None, weight is not None, need_target, need_logits, level
+    )
     tensors = (
         target,
         logits,
@@ -160,7 +164,7 @@ def _small_forward(
     )
     start(grid, tensors, (M, N, _factor(reduction, B)))
     terms = (bias, lse) if need_target else (None, None)
-    return sums, (*terms, None, d_logits if need_logits else None)
+    return sums, (*terms, None, d_logits if need_logits else None), level
 
 
 def _is_array(grad: Tensor) -> bool:

@@ -131,8 +131,11 @@ def _has_triton() -> bool:
 
 
 def _fits_triton(queries: Tensor, keys: Tensor) -> bool:
-    """Whether positions inside one set fit the 32 bits the kernels count them with."""
-    width = queries.shape[2]
+    """Whether positions inside one set fit the 32 bits the kernels count them with.
+
+    In full precision they read rows that are filled up to multiples of 16.
+    """
+    width = (queries.shape[2] + 15) // 16 * 16
     return queries.shape[1] * width < 2**31 and keys.shape[1] * width < 2**31
 
 
@@ -156,7 +159,7 @@ def _require_triton(queries: Tensor, keys: Tensor) -> None:
     elif queries.device.type != "cuda" and not _interprets():
         problem = f"needs CUDA tensors, got {queries.device}; use 'auto' or 'chunked'"
     elif not _fits_triton(queries, keys):
-        problem = "takes sets of less than 2^31 numbers; use 'chunked'"
+        problem = "takes sets of less than 2^31 numbers, in rows of a multiple of 16; use 'chunked'"
     if problem:
         raise ValueError(f"impl: 'triton' {problem}")
 

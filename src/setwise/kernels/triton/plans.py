@@ -79,7 +79,7 @@ def small_sets(
         kernel, warps = small.few_elements, 1 if F <= 512 else 4
     else:
         kernel, warps = small.set_cross_entropy, 2 if block_m * block_n <= 256 and F <= 512 else 4
-        # So small a product leaves tensor cores idle anyway: multiply-adds have all the precision.
+        # Multiply-adds, which have full precision: what thirds would gain is little at this size.
         constants["PRECISION"] = "ieee" if precision == "float32" else precision
     return Plan(launcher(kernel, constants, warps, 2), (B, 1, 1))
 

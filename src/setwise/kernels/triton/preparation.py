@@ -26,9 +26,11 @@ def prepare(
         at = a[:, None] * F + f[None, :]
         ok = (a < n)[:, None] & (f < F)[None, :]
         z = tl.load(Z + at, mask=ok, other=float("-inf")).to(tl.float32)
-        # log(1 + e^z) without overflow; log1p is not needed, its error is below that of the sum.
-        softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
-        total += tl.sum(tl.where(ok, softplus, 0.0).to(BIAS.dtype.element_ty), 1)
+        # log(1 + e^z) without overflow. Added in the type of the sum: in float32 the two terms
+        # would round to one side more often than to the other, and many features add that up.
+        beyond = LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+        softplus = tl.maximum(z, 0.0).to(total.dtype) + beyond.to(total.dtype)
+        total += tl.sum(tl.where(ok, softplus, 0.0), 1)
         if HALVED:
             ok = (a < m)[:, None] & (f < F)[None, :]
             tl.store(HALF + at, tl.load(X + at, mask=ok, other=0.0).to(tl.float16), mask=ok)

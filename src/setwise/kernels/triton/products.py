@@ -77,11 +77,12 @@ def _scores(
         s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
         for f in range(0, F, BLOCK_F):
             if PRECISION == "float32":
-                left, mid, least = _tiles(A, a, f + columns, a_ok, a_apart, F, EVEN)
-                right, amid, last = _tiles(C, c, f + columns, c_ok, c_apart, F, EVEN)
+                x_high, x_middle, x_low = _tiles(A, a, f + columns, a_ok, a_apart, F, EVEN)
+                y_high, y_middle, y_low = _tiles(C, c, f + columns, c_ok, c_apart, F, EVEN)
                 s = add_product(
-                    s, left, mid, least, tl.trans(right), tl.trans(amid), tl.trans(last), OWNS_KEYS
-                )
+                    s, x_high, x_middle, x_low,
+                    tl.trans(y_high), tl.trans(y_middle), tl.trans(y_low), OWNS_KEYS,
+                )  # fmt: skip
             else:
                 left = _tile(A, a, f + columns, a_ok, F, EVEN)
                 right = _tile(C, c, f + columns, c_ok, F, EVEN)
