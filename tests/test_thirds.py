@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -233,3 +238,24 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "faster nowhere" in text
     record["rows"][0]["ran"]["compiled"]["ms"] = 1.0
     assert "faster at (1, 9, 6)." in studies.precision(record)
+
+
+@pytest.mark.parametrize(
+    ("capability", "F", "room"),
+    [(80, 64, 163 * 1024), (86, 256, 99 * 1024), (90, 256, 227 * 1024)],
+    ids=["A100", "RTX 3090", "H200"],
+)
+def test_compiled(capability: int, F: int, room: int, tmp_path: Path) -> None:
+    """Without a device: shared memory is as expected, and large products are not added to."""
+    script = Path(__file__).parent / "compile_kernels.py"
+    settings = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    command = [sys.executable, str(script), str(capability), str(F), str(room)]
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    passes = json.loads(done.stdout.splitlines()[-1])
+    assert len(passes) == 2
+    for found in passes:
+        assert found["shared"] <= found["expected"] <= room
+        # The dot's third operand, what it adds to, is a constant.
+        assert found["apart"]
+        assert all(re.search(r"dot %\w+, %\w+, %cst", line) for line in found["apart"])
