@@ -34,7 +34,7 @@ pytestmark = [
 Shape = tuple[int, int, int, int]  # sets, targets, outputs, features
 
 # To the logits, blocks of the backward pass hold as many keys as in the forward pass, then less.
-SHAPES = [(2, 300, 520, 40), (1, 300, 520, 70)]
+SHAPES = [(2, 160, 330, 40), (1, 160, 330, 70)]
 
 
 @pytest.fixture(autouse=True)

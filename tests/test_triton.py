@@ -98,9 +98,9 @@ def value_and_gradients(impl: Any, *leaves: Tensor) -> list[Tensor]:
 
 
 # Points (F <= 4) and products, in one block and in several of either side; features that fit a
-# block (F <= 64), that take several, and whose gradient does (F > 256); the largest blocks.
+# block (F <= 64), that take several, and whose gradient does (F > 256).
 SHAPES = [(2, 5, 7, 1), (1, 16, 32, 3), (1, 9, 300, 4), (2, 5, 7, 5), (2, 70, 140, 16)]
-SHAPES += [(2, 70, 140, 70), (1, 20, 70, 300), (1, 520, 513, 70)]
+SHAPES += [(2, 70, 140, 70), (1, 20, 70, 300)]
 # Walks long enough to be split, over the keys and over the queries.
 LONG = [(1, 5, 1030, 2), (1, 520, 5, 3), (1, 130, 600, 33), (1, 20, 600, 70), (1, 300, 66, 70)]
 BARE = [(shape, 3, False) for shape in SHAPES + LONG[2:]]
@@ -124,7 +124,9 @@ PRECISE = [
     (precision, extra, shape)
     for precision, extra in (("highest", EXACT), ("medium", HALF))
     for shape in ((1, 70, 140, 16), (1, 66, 70, 100), (1, 66, 70, 300))
-] + [("medium", HALF, (1, 256, 256, 256))]  # which has blocks of its own
+]
+# Which have blocks of their own, of the backward and of the forward pass.
+PRECISE += [("medium", HALF, (1, 256, 256, 256)), ("medium", HALF, (1, 520, 513, 70))]
 every_precision = pytest.mark.parametrize(("precision", "extra", "shape"), PRECISE, ids=str)
 
 
@@ -280,11 +282,11 @@ def test_set_cross_entropy_in_split_walks(
         assert min(pieces) > 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_many_features_do_not_round_at_the_size_of_their_bias(seed: int) -> None:
     """The bias of 1224 features is over 1000, and scores that differ by one can be told apart.
 
-    Better than the dense computation by far: it could not be by luck in all four draws.
+    Better than the dense computation by far: it could not be by luck in both draws.
     """
     generator = torch.Generator().manual_seed(seed)
     z = 2 * torch.randn(1, 70, 1224, generator=generator)
