@@ -96,6 +96,23 @@ def test_a_python_that_is_too_old_clears_nothing(clone: Path) -> None:
     assert (clone / ".venv" / ".installed").exists()
 
 
+@pytest.mark.parametrize("failing", ["", "tests/test_triton.py", "--ignore=tests/test_triton.py"])
+def test_either_half_of_the_tests_may_fail(failing: str, clone: Path) -> None:
+    """Both run to their end, and both are shown."""
+    found = clone / ".venv" / "bin" / "python"
+    honest = found.rename(found.with_name("honest"))
+    found.write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exec {honest} "$@"\necho "ran $*"\n'
+        f'for word in "$@"; do [ "$word" = "{failing}" ] && exit 1; done\nexit 0\n'
+    )
+    found.chmod(0o755)
+    done = make(clone, "test")
+    assert (done.returncode != 0) == bool(failing)
+    others, kernels = done.stdout.splitlines()
+    assert "--ignore=tests/test_triton.py" in others
+    assert "pytest tests/test_fused.py" in kernels
+
+
 def test_clean(clone: Path) -> None:
     for name in ("demo/index.html", "report.html", "src/__pycache__/x.pyc", "runs/kept"):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
