@@ -319,7 +319,8 @@ class TestTraining:
 
     def test_pictures_come_closer(self, folder: Path) -> None:
         data = with_archive(DATA, folder)
-        schedule = {"epochs": 100, "learning_rate": 5e-3, "cooldown": 0.5}
+        # Enough for any seed: after half of it, which had converged depended on the processor.
+        schedule = {"epochs": 200, "learning_rate": 5e-3, "cooldown": 0.5}
         configs = [config(data, "1", loss, **schedule) for loss in ("H", "SH")]
         black = load_task(data, folder)
         assert isinstance(black.measure, PictureError)
