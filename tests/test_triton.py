@@ -282,11 +282,11 @@ def test_set_cross_entropy_in_split_walks(
         assert min(pieces) > 1
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(4))
 def test_many_features_do_not_round_at_the_size_of_their_bias(seed: int) -> None:
     """The bias of 1224 features is over 1000, and scores that differ by one can be told apart.
 
-    Better than the dense computation by far: it could not be by luck in both draws.
+    Better than the dense computation by far: it could not be by luck in all four draws.
     """
     generator = torch.Generator().manual_seed(seed)
     z = 2 * torch.randn(1, 70, 1224, generator=generator)

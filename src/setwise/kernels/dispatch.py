@@ -133,7 +133,7 @@ def _has_triton() -> bool:
 def _fits_triton(queries: Tensor, keys: Tensor) -> bool:
     """Whether positions inside one set fit the 32 bits the kernels count them with.
 
-    In full precision they read rows that are filled up to multiples of 16.
+    In full precision they read rows that are filled up (`triton.thirds.row_length`).
     """
     width = (queries.shape[2] + 15) // 16 * 16
     return queries.shape[1] * width < 2**31 and keys.shape[1] * width < 2**31
