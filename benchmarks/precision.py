@@ -1,4 +1,4 @@
-"""What full float32 precision costs, and how precise it is: PyTorch's default setting, "highest".
+"""What full float32 precision costs, PyTorch's default, and how precise it is; tf32 beside it.
 
 Run ``python benchmarks/precision.py`` on a CUDA device; it prints a line for each shape and writes
 the record ``benchmarks/records/precision-h200.json``. ``make docs`` makes the tables of
@@ -30,8 +30,9 @@ from setwise.files import write_text
 RECORD = Path(__file__).parent / "records" / "precision-h200.json"
 # Small sets, which multiply by other kernels; few and many features; sets as those of `bench`.
 SHAPES = [(1000, 9, 15), (256, 64, 128), (64, 300, 92), (8, 2048, 128), (8, 4096, 16)]
-SHAPES += [(8, 4096, 64), (4, 1024, 1000), (1, 16384, 256)]
-RANDOM, CONFIDENT = "random", "confident"
+SHAPES += [(8, 4096, 64), (1, 16384, 256), (16, 300, 1203), (4, 1024, 1000), (8, 2048, 768)]
+RANDOM, SOFT, CONFIDENT = "random", "random, soft targets", "confident"
+DATA = [RANDOM, SOFT, CONFIDENT]
 HOW = (
     "Times are medians of steps replayed from a CUDA graph. Errors are against float64: the "
     "largest difference, in units of the largest entry."
@@ -39,10 +40,16 @@ HOW = (
 
 
 def draw(kind: str, shape: tuple[int, int, int], device: str) -> tuple[Tensor, Tensor]:
-    """Logits and target; confident outputs are those of a trained network, wrong in one feature."""
+    """Logits and target, which is of zeros and ones unless it is soft.
+
+    Confident outputs are those of a trained network, wrong in one feature.
+    """
     generator = torch.Generator(device).manual_seed(0)
-    target = torch.randint(0, 2, shape, generator=generator, device=device).float()
+    target = torch.rand(shape, generator=generator, device=device)
     logits = torch.randn(shape, generator=generator, device=device)
+    if kind == SOFT:
+        return 2 * logits, target
+    target = target.round()
     if kind == RANDOM:
         return 2 * logits, target
     logits += 10 * (2 * target - 1)
@@ -56,7 +63,7 @@ def records(
     """The record so far, after each shape."""
     header = environment.describe(torch.device(device), commit)
     header |= {"date": datetime.now(UTC).date().isoformat(), "how": HOW}
-    header |= {"data": [RANDOM, CONFIDENT]}
+    header |= {"data": DATA}
     rows: list[dict[str, Any]] = []
     for shape in shapes:
         rows.append({"shape": shape, "ran": measure(shape, device)})
@@ -64,31 +71,39 @@ def records(
 
 
 def measure(shape: tuple[int, int, int], device: str) -> dict[str, Any]:
-    """Time, memory and errors of each contender."""
+    """At each setting, time, memory and errors of each contender."""
     torch._dynamo.reset()  # or shapes would fill up the cache of what was compiled
-    exact = {kind: step(dense, *doubled(draw(kind, shape, device))) for kind in (RANDOM, CONFIDENT)}
+    exact = {kind: step(dense, *doubled(draw(kind, shape, device))) for kind in DATA}
     ours = partial(sw.set_cross_entropy, impl="triton", skip_negligible=False)
-    contenders: dict[str, tuple[str, Callable[..., Tensor]]] = {
-        "dense": ("highest", dense),
-        "compiled": ("highest", torch.compile(dense, dynamic=False)),
-        "setwise": ("highest", ours),
-        "setwise-medium": ("medium", ours),
+    contenders: dict[str, Callable[..., Tensor]] = {
+        "dense": dense,
+        "compiled": torch.compile(dense, dynamic=False),
+        "setwise": ours,
     }
-    ran, before = {}, torch.get_float32_matmul_precision()
-    for name, (precision, loss) in contenders.items():
-        torch.set_float32_matmul_precision(precision)
-        errors = {}
-        for kind, right in exact.items():
-            got = step(loss, *draw(kind, shape, device))
-            errors[kind] = dict(zip(("loss", "gradient"), map(error, got, right), strict=True))
-        call = partial(step, loss, *draw(RANDOM, shape, device))
-        ran[name] = {
-            "ms": graph_ms(call, device),
-            "peak_mb": peak_mb(call, device),
-            "errors": errors,
+    ran: dict[str, Any] = {}
+    before = torch.get_float32_matmul_precision()
+    for setting in ("highest", "medium"):
+        torch.set_float32_matmul_precision(setting)
+        ran[setting] = {
+            name: compare(loss, exact, shape, device) for name, loss in contenders.items()
         }
     torch.set_float32_matmul_precision(before)
     return ran
+
+
+def compare(
+    loss: Callable[..., Tensor],
+    exact: dict[str, tuple[Tensor, Tensor]],
+    shape: tuple[int, int, int],
+    device: str,
+) -> dict[str, Any]:
+    """Of one contender, for each kind of data."""
+    errors, ms = {}, {}
+    for kind, right in exact.items():
+        call = partial(step, loss, *draw(kind, shape, device))
+        errors[kind] = dict(zip(("loss", "gradient"), map(error, call(), right), strict=True))
+        ms[kind] = graph_ms(call, device)
+    return {"ms": ms, "peak_mb": peak_mb(call, device), "errors": errors}
 
 
 def doubled(tensors: tuple[Tensor, Tensor]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Compiles kernels of `products` for NVIDIA devices, which needs none; prints what came out.
+"""Compiles kernels of full precision for NVIDIA devices, which needs none; prints what came out.
 
 A program of its own, because in a test without a GPU the kernels are made for the interpreter.
 Arguments: compute capability, features, shared memory of the device. The last line is JSON.
@@ -15,8 +15,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import products, tiles
+from setwise.kernels.triton import products, strips, tiles
 from setwise.kernels.triton.thirds import APART, row_length
+
+N = 4096
+WALK = {"OWNS_KEYS": True, "UNIT": True, "WEIGHTED": False, "SCALED": False, "LISTED": False}
 
 
 def compiled(
@@ -32,36 +35,68 @@ def compiled(
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
+def forward(capability: int, F: int, room: int) -> dict[str, Any]:
+    walk = tiles.forward_tiles(N, N, F, torch.float32, "float32", room)
+    constants = dict.fromkeys(("RECORDED", "SUMMED", "WEIGHTED", "CENTRED"), False)
+    constants |= {"F": row_length(F), "PEAK_KEYS": walk.c, "PRECISION": "float32"} | blocks(walk)
+    types = ["*bf16"] * 2 + ["*i8"] + ["*fp32"] * 6 + ["i32"] * 4 + ["fp32"]
+    kernel = compiled(products.logsumexp, types, constants, walk, capability)
+    return told(kernel, tiles.bytes_of_thirds(walk, F))
+
+
+def backward(capability: int, F: int, room: int) -> dict[str, Any]:
+    walk = tiles.backward_tiles(N, N, F, torch.float32, "float32", False, room)
+    constants = WALK | {"SIGMOID": True, "WHOLE": True, "SECOND": "same"} | blocks(walk)
+    constants |= {"F": F, "BLOCK_D": walk.d, "HALVES": walk.halves, "ROW": row_length(F)}
+    types = ["*bf16"] * 3 + ["*i8"] + ["*fp32"] * 5 + ["*i32"] * 2 + ["*fp32"] * 2
+    types += ["i32"] * 6 + ["fp32"]
+    constants |= {"PRECISION": "float32"}
+    kernel = compiled(products.gradients, types, constants, walk, capability)
+    return told(kernel, tiles.bytes_of_thirds(walk, F))
+
+
+def weights(capability: int, F: int, room: int) -> dict[str, Any]:
+    walk = tiles.forward_tiles(N, N, F, torch.float32, "float32", room)
+    constants = WALK | {"ROW": row_length(F), "PRECISION": "float32"} | blocks(walk)
+    types = ["*bf16"] * 2 + ["*i8"] + ["*fp32"] * 5 + ["*i32"] * 2 + ["*bf16", "*fp32"]
+    types += ["i32"] * 6 + ["fp32"] + ["i32"] * 2
+    kernel = compiled(strips.weights, types, constants, walk, capability)
+    return told(kernel, tiles.bytes_of_thirds(walk, F))
+
+
+def strip_gradients(capability: int, F: int, room: int) -> dict[str, Any]:
+    tiles.shared_memory = lambda device: room
+    large, walk, _ = tiles.strip_tiles(
+        torch.device("cpu"), 1, N, N, F, torch.float32, torch.float32, "float32"
+    )
+    constants = WALK | {"SIGMOID": True, "WHOLE": True, "TRANSPOSED": False, "F": F}
+    constants |= {"ROW": row_length(F), "C_ROW": row_length(F), "BLOCK_A": walk.a}
+    constants |= {"TILE_C": large.c, "BLOCK_C": walk.c, "BLOCK_D": walk.d}
+    types = ["*bf16", "*fp32", "*bf16", "*bf16", "*i8"] + ["*fp32"] * 3 + ["*i32"] * 2
+    types += ["*fp32"] * 2 + ["i32"] * 6 + ["fp32"] + ["i32"] * 2
+    constants |= {"PRECISION": "float32"}
+    kernel = compiled(strips.gradients, types, constants, walk, capability)
+    return told(kernel, tiles.bytes_of_products(walk, 6))
+
+
+def blocks(walk: tiles.Tiles) -> dict[str, int]:
+    return {"BLOCK_A": walk.a, "BLOCK_C": walk.c, "BLOCK_F": walk.f}
+
+
+def told(kernel: Any, expected: int) -> dict[str, Any]:
+    mark = f"maxNumImpreciseAcc = {APART.value}"
+    return {
+        "shared": kernel.metadata.shared,
+        "expected": expected,
+        "apart": [line for line in kernel.asm["ttgir"].splitlines() if mark in line],
+    }
+
+
 def main() -> None:
     """Forward and backward for a large set."""
     capability, F, room = map(int, sys.argv[1:])
-    N, row = 4096, row_length(F)
-    forward = tiles.forward_tiles(N, N, F, torch.float32, "float32", room)
-    backward = tiles.backward_tiles(N, N, F, torch.float32, "float32", False, room)
-    blocks = [
-        {"BLOCK_A": walk.a, "BLOCK_C": walk.c, "BLOCK_F": walk.f} for walk in (forward, backward)
-    ]
-    flags = ("RECORDED", "SUMMED", "WEIGHTED", "CENTRED")
-    constants = dict.fromkeys(flags, False) | {"F": row, **blocks[0], "PEAK_KEYS": forward.c}
-    constants |= {"PRECISION": "float32"}
-    types = ["*bf16"] * 2 + ["*fp32"] * 6 + ["i32"] * 4 + ["fp32"]
-    passes = [(compiled(products.logsumexp, types, constants, forward, capability), forward)]
-    constants = dict.fromkeys(("OWNS_KEYS", "SIGMOID", "UNIT", "WHOLE"), True)
-    constants |= {"WEIGHTED": False, "SECOND": "same", "SCALED": False, "LISTED": False}
-    constants |= {"F": F, **blocks[1], "BLOCK_D": backward.d, "HALVES": backward.halves}
-    constants |= {"ROW": row, "PRECISION": "float32"}
-    types = ["*bf16"] * 3 + ["*fp32"] * 5 + ["*i32"] * 2 + ["*fp32"] * 2 + ["i32"] * 6 + ["fp32"]
-    passes.append((compiled(products.gradients, types, constants, backward, capability), backward))
-    mark = f"maxNumImpreciseAcc = {APART.value}"
-    results = [
-        {
-            "shared": kernel.metadata.shared,
-            "expected": tiles.bytes_of_thirds(walk, F),
-            "apart": [line for line in kernel.asm["ttgir"].splitlines() if mark in line],
-        }
-        for kernel, walk in passes
-    ]
-    print(json.dumps(results))
+    passes = [forward, backward] if F <= tiles.MOST_FEATURES_AT_ONCE else [weights, strip_gradients]
+    print(json.dumps({run.__name__: run(capability, F, room) for run in passes}))
 
 
 if __name__ == "__main__":

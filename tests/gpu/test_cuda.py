@@ -87,7 +87,7 @@ class TestAgreement:
         failed = [verdict for verdict in ours if not verdict.passed]
         assert not failed, "\n".join(map(str, failed))
 
-    @pytest.mark.parametrize("F", [16, 100, 256])
+    @pytest.mark.parametrize("F", [16, 100, 256, 301])
     @pytest.mark.parametrize(("kind", "extra"), [("high", 1e-5), ("medium", 2e-3)])
     def test_lower_precisions(self, F: int, kind: str, extra: float, precision: Any) -> None:
         """Large sets only: "medium" may err as the dense computation does in TF32, no more."""
@@ -223,6 +223,7 @@ SKIPPED = [
 ]
 SKIPPED += [(F, precision, 0.5, True) for F in (40, 256) for precision in ("highest", "medium")]
 SKIPPED += [(100, "high", 0.5, False), (256, "medium", 1.0, True), (256, "bfloat16", 1.0, True)]
+SKIPPED += [(301, "high", 1.0, True), (301, "medium", 0.5, False), (320, "bfloat16", 1.0, True)]
 
 
 @pytest.mark.parametrize(("F", "kind", "temperature", "masked"), SKIPPED, ids=str)
@@ -277,7 +278,7 @@ def test_skipping_in_whole_walks(
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
-@pytest.mark.parametrize("F", [3, 40, 100, 256])
+@pytest.mark.parametrize("F", [3, 40, 100, 256, 301])
 @pytest.mark.parametrize(
     ("kind", "dtype", "allowed"),
     [

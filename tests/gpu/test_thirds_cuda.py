@@ -14,6 +14,10 @@ from torch.nn import functional as F_
 import setwise as sw
 from setwise.kernels import operators
 
+pytest.importorskip("triton")
+
+from setwise.kernels.triton import forms
+
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 # Features that a tile holds, that take several, and whose gradient does.
 WIDTHS = [5, 20, 64, 70, 256, 300]
@@ -63,6 +67,24 @@ def test_scores_round_as_float32_does(F: int) -> None:
     assert ((lse - exact).abs() <= 2**-22 * (sizes @ keys[0, 5].double().abs())).all()
 
 
+@pytest.mark.parametrize("F", WIDTHS)
+def test_short_queries_have_the_bits_of_all_products(
+    F: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left out is zero, also to tensor cores; and it is left out."""
+    queries, keys = normal(2, 130, F), normal(2, 300, F)
+    rounded = forms.thirds_of(queries, keys)[0][0, ..., :F].float().contiguous()
+    short, usual = _gradients(rounded, keys), _gradients(queries, keys)
+    honest = forms.thirds_of
+    for length, expected in ((1, short), (0, usual)):
+        monkeypatch.setattr(
+            forms, "thirds_of", lambda q, k, n=length: (*honest(q, k)[:2], _filled(q, n))
+        )
+        found = _gradients(rounded if length else queries, keys)
+        same = [torch.equal(got, right) for got, right in zip(found, expected, strict=True)]
+        assert all(same) if length else not any(same)
+
+
 def test_tensor_cores_do_not_add_up_products() -> None:
     """They cut off: of many features with positive products, each would make the sum too small."""
     queries, keys = (normal(1, 300, 4096, seed=seed).abs() + 1 for seed in (0, 1))
@@ -100,6 +122,19 @@ def test_confident_outputs(F: int) -> None:
         largest = right.abs().max()
         error, allowed = ((t.double() - right).abs().max() / largest for t in (got, plain))
         assert error <= allowed + 1e-5
+
+
+def _filled(queries: Tensor, value: int) -> Tensor:
+    return torch.full(queries.shape[:2], value, device="cuda", dtype=torch.int8)
+
+
+def _gradients(queries: Tensor, keys: Tensor) -> list[Tensor]:
+    bias = keys.new_zeros(keys.shape[:2])
+    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
+    grads = operators.logsumexp_backward(
+        torch.ones_like(lse), queries, keys, bias, lse, peaks, True, True, "triton"
+    )
+    return [lse, *grads]
 
 
 def _dense(z: Tensor, x: Tensor) -> Tensor:

@@ -57,38 +57,50 @@ def skipping(record: Record) -> str:
 
 
 def precision(record: Record) -> str:
-    """A training step at PyTorch's default precision: time, memory and error."""
-    header, contenders = record["header"], ("dense", "compiled", "setwise")
-    times, errors, slower = [], [], []
-    for row in record["rows"]:
+    """A training step at PyTorch's default precision and in tf32: time, memory and error."""
+    header, rows = record["header"], record["rows"]
+    plain, soft, _ = header["data"]
+    contenders = ("dense", "compiled", "setwise")
+    times, memory, errors = [], [], []
+    slower: dict[str, list[str]] = {}
+    for row in rows:
         shape, ran = f"({', '.join(map(str, row['shape']))})", row["ran"]
-        spent, used = (
-            [number(ran[name][what]) for name in contenders] for what in ("ms", "peak_mb")
-        )
-        faster = ran["compiled"]["ms"] / ran["setwise"]["ms"]
-        if faster < 1:
-            slower.append(shape)
-        times.append([shape, *spent, ratio(faster), number(ran["setwise-medium"]["ms"]), *used])
+        line = [shape]
+        for setting, data in (("highest", plain), ("highest", soft), ("medium", plain)):
+            peer, ours = (ran[setting][name]["ms"][data] for name in contenders[1:])
+            case = f'"{setting}"' if data == plain else f'"{setting}" with soft targets'
+            slower.setdefault(case, []).extend([shape] if peer < ours else [])
+            line += [number(peer), number(ours), ratio(peer / ours)]
+        times.append(line)
+        memory.append([shape, *(number(ran["highest"][name]["peak_mb"]) for name in contenders)])
         for data in header["data"]:
             found = [
-                f"{ran[name]['errors'][data][what]:.0e}"
+                f"{ran[setting][name]['errors'][data][what]:.0e}"
                 for what in ("loss", "gradient")
-                for name in (*contenders, "setwise-medium")
+                for setting, name in [("highest", n) for n in contenders] + [("medium", "setwise")]
             ]
             errors.append([shape, data, *found])
-    measured = [f"{name}, {unit}" for unit in ("ms", "MB") for name in contenders]
-    compared = ["compiled / setwise", 'setwise at "medium", ms']
+    titles = [
+        f"{case}: {what}"
+        for case in ("highest", "soft targets", "medium")
+        for what in ("compiled, ms", "setwise, ms", "ratio")
+    ]
     erring = [
         f"{what}: {name}"
         for what in ("loss", "gradient")
         for name in (*contenders, 'setwise at "medium"')
     ]
-    where = f"at {', '.join(slower)}" if slower else "nowhere"
+    where = [f"at {case}, {', '.join(found)}" for case, found in slower.items() if found]
     return "\n".join(
         [
-            *markdown(["(B, N, F)", *measured[:3], *compared, *measured[3:]], times),
+            *markdown(["(B, N, F)", *titles], times),
             "",
-            f"The compiled dense loss is faster {where}. Errors:",
+            wrapped(f"The compiled dense loss is faster {'; '.join(where) or 'nowhere'}."),
+            'Peak memory above the inputs at "highest", MB:',
+            "",
+            *markdown(["(B, N, F)", *contenders], memory),
+            "",
+            "Errors:",
             "",
             *markdown(["(B, N, F)", "outputs", *erring], errors),
             "",

@@ -7,30 +7,20 @@ Sums are always formed in the same order, so the same call gives the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from setwise.kernels.triton import plans, points, thirds
+from setwise.kernels.triton import plans, points
+from setwise.kernels.triton.forms import Forms, formed
 from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
 from setwise.kernels.triton.tiles import blocks_in
 
 # The gradient of query i of set b, ``factor SCALE[b scale_set + i scale_row]``, in this order;
 # without a SCALE it is the factor alone.
 Incoming = tuple[Tensor | None, int, int, float]
-
-
-class Forms(NamedTuple):
-    """Owners and others as a kernel reads them, the latter also as its second product does.
-
-    Points: others by columns. Products in full float32: the `thirds` of both. Products in tf32: as
-    they are, and others in float16 or transposed; see `products.gradients`.
-    """
-
-    owners: Tensor
-    others: Tensor
-    second: Tensor
 
 
 def logsumexp(
@@ -43,7 +33,8 @@ def logsumexp(
     """
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
     level = precision(queries.dtype)
-    lse, peaks, _ = _logsumexp(queries, keys, bias, record, level, _forms(queries, keys, level))
+    forms = formed(queries, keys, level, owns_keys=False)
+    lse, peaks, _ = _logsumexp(queries, keys, bias, record, level, forms)
     return lse, peaks
 
 
@@ -68,7 +59,7 @@ def _logsumexp(
     shape = peaks_shape(B, M, N, F) if record else None
     if shape is not None:
         peaks = torch.empty(shape, device=queries.device)
-    start, grid, _, splits, per_split, _ = plans.logsumexp(
+    start, grid, _, splits, per_split, *_ = plans.logsumexp(
         queries.device, B, M, N, F, queries.dtype, level,
         peaks is not None, factor is not None, weight is not None, centre is not None,
     )  # fmt: skip
@@ -85,7 +76,8 @@ def _logsumexp(
     else:
         recorded = lse if peaks is None else peaks
         options = (weights, centres, lse if sums is None else sums)
-        start(grid, (forms.owners, forms.others, bias, lse, recorded, *options), (M, N, *tail))
+        elements = forms.owners, forms.others, forms.long
+        start(grid, (*elements, bias, lse, recorded, *options), (M, N, *tail))
     if splits == 1:
         return lse, peaks, sums
     start, grid = plans.logsumexp_of_pieces(
@@ -129,7 +121,7 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     index = torch.empty(B, M, dtype=torch.long, device=queries.device)
     level = precision(queries.dtype)
     start, grid = plans.argmax(queries.device, B, M, N, F, queries.dtype, level)
-    forms = _forms(queries, keys, level)
+    forms = formed(queries, keys, level, owns_keys=False)
     last = forms.others.shape[2] if F <= points.MAX_FEATURES else B
     start(grid, (forms.owners, forms.others, bias, index), (M, N, last))
     return index
@@ -207,22 +199,30 @@ def _prepared(
             (logits, target, mask, bias, columns, form),
             (N, M, *strides, grid[0] // B),
         )
-        backward = Forms(logits, form, form) if for_gradient else None
-        return bias, Forms(target, columns, columns), backward
+        backward = Forms(logits, form, form, form) if for_gradient else None
+        return bias, Forms(target, columns, columns, columns), backward
     exact = level == "float32"
     bias = torch.empty(B, N, device=device, dtype=torch.float64 if exact else torch.float32)
     second = plans.second_operand(M, F, target.dtype, level, probabilities=True)
     halved = for_gradient and second == "half"
     half = bias
     if halved:
-        half = torch.empty(B, M, F, device=device, dtype=torch.float16)
-    start, grid = plans.prepare(B, M, N, F, valid is not None, halved)
+        half_row = plans.row_of(F, torch.float16, level)
+        half = torch.empty(B, M, half_row, device=device, dtype=torch.float16)
+    row = plans.row_of(F, target.dtype, level)
+    filled = None if exact or row == F else row
+    start, grid = plans.prepare(B, M, N, F, valid is not None, halved, filled)
     mask = bias if valid is None else valid.view(torch.uint8)
-    start(grid, (logits, target, mask, bias, half), (B * N, B * M))
-    forward = _forms(target, logits, level)
+    rows = [logits, target]
+    if filled:
+        rows = [torch.empty(B, n, filled, device=device, dtype=target.dtype) for n in (N, M)]
+    start(grid, (logits, target, mask, bias, half, *rows), (B * N, B * M))
     if exact:
-        return bias, forward, Forms(forward.others, forward.owners, forward.owners)
-    return bias, forward, Forms(logits, target, half) if halved else None
+        forward = formed(target, logits, level, owns_keys=False)
+        return bias, forward, Forms(forward.others, forward.owners, forward.owners, forward.long)
+    logits, target = rows
+    backward = Forms(logits, target, half, half) if halved else None
+    return bias, Forms(target, logits, logits, logits), backward
 
 
 def gradients(
@@ -251,27 +251,35 @@ def gradients(
     scale, scale_set, scale_row, factor = incoming
     dtype = owners.dtype if dtype is None else dtype
     level = precision(owners.dtype) if level is None else level
-    start, grid, tiles, splits, per_split, second = plans.gradients(
+    walk = plans.gradients(
         device, B, n_a, n_c, F, owners.dtype, level,
         owns_keys, sigmoid, scale is None, weight is not None, peaks is not None,
     )  # fmt: skip
-    pieces = () if splits == 1 else (splits,)
-    d_owners = torch.empty(
-        *pieces, B, n_a, F, device=device, dtype=torch.float32 if pieces else dtype
-    )
-    unwanted = sigmoid and splits == 1
-    d_bias = d_owners if unwanted else torch.empty(*pieces, B, n_a, device=device)
+    start, grid, tiles, splits, per_split, second, strips = walk
+    result = torch.empty(B, n_a, F, device=device, dtype=dtype)
+    unwanted = sigmoid or (splits > 1 and not owns_keys)
+    results = result, result if unwanted else torch.empty(B, n_a, device=device)
+    # Of a walk that is split, the results of all pieces come first.
+    rows, written = n_a if strips is None else strips.owners, results
+    if splits > 1:
+        written = (
+            torch.empty(splits, B, rows, F, device=device),
+            torch.empty(splits, B, rows, device=device),
+        )
     unread = owner_term
     per_set = unread if scale is None else scale
     terms = (owner_term, other_term, per_set, unread if weight is None else weight)
     tail = (per_split, B, scale_set, scale_row, factor)
-    forms = _forms(owners, others, level, second) if forms is None else forms
+    if forms is None:
+        forms = formed(owners, others, level, owns_keys, second)
+
+    def put_together(first: int) -> None:
+        start, grid = plans.gradients_of_pieces(B * rows, F, owns_keys, sigmoid)
+        start(grid, (*written, owners, *results), (B * rows, splits, rows, n_a, first))
+
     if F <= points.MAX_FEATURES:
-        start(
-            grid,
-            (owners, forms.others, *terms, d_owners, d_bias),
-            (n_a, n_c, forms.others.shape[2], *tail),
-        )
+        numbers = (n_a, n_c, forms.others.shape[2], *tail)
+        start(grid, (owners, forms.others, *terms, *written), numbers)
     else:
         largest = unread
         if owns_keys and forms.second.dtype == torch.float16:
@@ -282,14 +290,48 @@ def gradients(
             per_query = weight if weight is not None else scale if scale_row else None
             kept = matters(peaks, lse, per_query, N)
             visits = tiles_to_visit(kept, M, N, F, tiles, owns_keys, per_split)
-        start(grid, (*forms, *terms, largest, *visits, d_owners, d_bias), (n_a, n_c, *tail))
-    if splits == 1:
-        return d_owners, d_bias
-    start, grid = plans.gradients_of_pieces(B * n_a, F, owns_keys, sigmoid)
-    whole = torch.empty(B, n_a, F, device=device, dtype=dtype)
-    whole_bias = torch.empty(B, n_a, device=device) if owns_keys and not sigmoid else whole
-    start(grid, (d_owners, d_bias, owners, whole, whole_bias), (B * n_a, splits))
-    return whole, whole_bias
+        if strips is not None:
+            after = put_together if splits > 1 else None
+            sizes = B, n_a, n_c
+            _strip_by_strip(walk, forms, terms, largest, visits, written, sizes, tail, after)
+            return results
+        start(grid, (*forms, *terms, largest, *visits, *written), (n_a, n_c, *tail))
+    if splits > 1:
+        put_together(0)
+    return results
+
+
+def _strip_by_strip(
+    walk: plans.Walk,
+    forms: Forms,
+    terms: tuple[Tensor, ...],
+    largest: Tensor,
+    visits: tuple[Tensor, Tensor],
+    written: tuple[Tensor, Tensor],
+    sizes: tuple[int, int, int],
+    tail: tuple[int | float, ...],
+    after: Callable[[int], None] | None,
+) -> None:
+    """A walk whose weights are kept, of a strip of owners at a time; ``after`` each of them."""
+    strips, (B, n_a, n_c) = walk.strips, sizes
+    assert strips is not None
+    device, tiles = forms.owners.device, walk.tiles
+    places = blocks_in(n_c, tiles.c)
+    parts = (3,) if forms.owners.dim() == 4 else ()
+    shape = *parts, B, strips.owners, places * tiles.c
+    weights = torch.empty(shape, device=device, dtype=forms.second.dtype)
+    totals = torch.empty(places, B, strips.owners, device=device)
+    elements = forms.owners, forms.others, forms.long
+    kept = weights, totals, forms.second, forms.owners, forms.long
+    for first in range(0, n_a, strips.owners):
+        numbers = (n_a, n_c, *tail, first, strips.owners)
+        programs = B * blocks_in(min(strips.owners, n_a - first), tiles.a)
+        scores = (*elements, *terms, largest, *visits, weights, totals)
+        strips.weights((programs, places, 1), scores, numbers)
+        products = (*kept, *terms[2:], largest, *visits, *written)
+        walk.start((programs, walk.grid[1], 1), products, numbers)
+        if after is not None:
+            after(first)
 
 
 def precision(dtype: torch.dtype) -> str:
@@ -316,36 +358,3 @@ def _largest(scale: Tensor | None, weight: Tensor | None, unread: Tensor) -> Ten
         return unread if weight is None else weight.abs().amax()
     largest = scale if scale.numel() == 1 else scale.abs().amax()
     return largest if weight is None else largest * weight.abs().amax()
-
-
-def _columns(elements: Tensor) -> Tensor:
-    """Elements [B, n, F] as [B, F, n] of float32, rows padded so that wide loads stay aligned."""
-    B, n, F = elements.shape
-    if n % 16 == 0 and elements.dtype == torch.float32:
-        return elements.mT.contiguous()
-    columns = torch.empty(B, F, 16 * blocks_in(n, 16), device=elements.device)
-    columns[:, :, :n] = elements.mT
-    return columns
-
-
-def _forms(owners: Tensor, others: Tensor, level: str, second: str = "same") -> Forms:
-    """As a kernel for that ``level`` reads them; ``second`` is that of `products.gradients`."""
-    if owners.shape[2] <= points.MAX_FEATURES:
-        columns = _columns(others)
-        return Forms(owners, columns, columns)
-    if level == "float32":
-        owners, others = _thirds(owners, others)
-    if second == "half":
-        return Forms(owners, others, others.half())
-    return Forms(owners, others, others.mT.contiguous() if second == "transposed" else others)
-
-
-def _thirds(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Those of [B, n, F] and [B, m, F] in one launch: [3, B, n, F] and so on, rows filled up."""
-    (B, n, F), m = x.shape, y.shape[1]
-    row = thirds.row_length(F)
-    shapes = (3, B, n, row), (3, B, m, row)
-    parts = [torch.empty(shape, device=x.device, dtype=thirds.DTYPE) for shape in shapes]
-    start, grid = plans.split(B * n, B * m, F)
-    start(grid, (x, y, *parts), (B * n, B * m))
-    return parts[0], parts[1]

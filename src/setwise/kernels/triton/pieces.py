@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.products import LN_2, LOG2_E, weighted_sum
+from setwise.kernels.triton.weights import LN_2, LOG2_E, weighted_sum
 
 
 @triton.jit
@@ -44,26 +44,30 @@ def logsumexp(
 
 @triton.jit
 def gradients(
-    PIECES, WEIGHTS, A, DA, DBIAS, n, splits,
+    PIECES, WEIGHTS, A, DA, DBIAS, n, splits, strip, n_a, first,
     WEIGHED: tl.constexpr, SIGMOID: tl.constexpr, DIVIDED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """``DA_a = sum_split PIECES[split, a]``, ``DBIAS_a = sum_split WEIGHTS[split, a]``, n owners.
+    """``DA_a = sum_split PIECES[split, a]``, ``DBIAS_a = sum_split WEIGHTS[split, a]``.
+
+    The pieces are of n owners: of each set the ``strip`` that begins with ``first``, of n_a.
 
     There are weights if WEIGHED. With SIGMOID the share of the bias is added to DA, with DIVIDED it
     is divided by the weight, as `products.gradients` does itself if a walk is whole. DBIAS is not
     written in either case.
     """
-    a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
+    row = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
-    ok = (a < n)[:, None] & (f < F)[None, :]
+    place = first + row % strip
+    rows_ok = (row < n) & (place < n_a)
+    a = row // strip * n_a + place
+    ok = rows_ok[:, None] & (f < F)[None, :]
     sums = tl.zeros([BLOCK_A, BLOCK_F], tl.float32)
     weight = tl.zeros([BLOCK_A], tl.float32)
-    row = a
     for _ in range(0, splits):
         sums += tl.load(PIECES + row[:, None] * F + f[None, :], mask=ok, other=0.0)
         if WEIGHED:
-            weight += tl.load(WEIGHTS + row, mask=a < n, other=0.0)
+            weight += tl.load(WEIGHTS + row, mask=rows_ok, other=0.0)
         row += n
     at = a[:, None] * F + f[None, :]
     if SIGMOID:
@@ -73,4 +77,4 @@ def gradients(
         sums /= tl.where(weight > 0, weight, 1.0)[:, None]
     tl.store(DA + at, sums, mask=ok)
     if WEIGHED and not (SIGMOID or DIVIDED) and tl.program_id(1) == 0:
-        tl.store(DBIAS + a, weight, mask=a < n)
+        tl.store(DBIAS + a, weight, mask=rows_ok)

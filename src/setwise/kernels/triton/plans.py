@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from setwise.kernels.triton import pieces, points, preparation, products, small, thirds
+from setwise.kernels.triton import pieces, points, preparation, products, small, strips, thirds
 from setwise.kernels.triton.launch import Launcher, launcher
 from setwise.kernels.triton.skipping import peaks_shape
 from setwise.kernels.triton.thirds import row_length
 from setwise.kernels.triton.tiles import (
+    MOST_FEATURES_AT_ONCE,
     Tiles,
     argmax_tiles,
     backward_tiles,
@@ -26,6 +27,7 @@ from setwise.kernels.triton.tiles import (
     product_blocks,
     shared_memory,
     split_walk,
+    strip_tiles,
 )
 
 _remembered = lru_cache(maxsize=1024)
@@ -38,6 +40,13 @@ class Plan(NamedTuple):
     grid: tuple[int, int, int]
 
 
+class Strips(NamedTuple):
+    """For weights that are kept for a strip of as many owners at a time; see `strips`."""
+
+    weights: Launcher
+    owners: int
+
+
 class Walk(NamedTuple):
     """A launch whose programs each walk over a piece of the other side, in as many splits."""
 
@@ -48,6 +57,8 @@ class Walk(NamedTuple):
     per_split: int
     # How `products.gradients` gets the operand of its second product.
     second: str = "same"
+    # If there are, the walk is over their weights, and the tiles are those of the weights.
+    strips: Strips | None = None
 
 
 @_remembered
@@ -78,9 +89,10 @@ def small_sets(
     if few:
         kernel, warps = small.few_elements, 1 if F <= 512 else 4
     else:
-        kernel, warps = small.set_cross_entropy, 2 if block_m * block_n <= 256 and F <= 512 else 4
-        # Multiply-adds, which have full precision: what thirds would gain is little at this size.
-        constants["PRECISION"] = "ieee" if precision == "float32" else precision
+        few_scores = 1024 if precision == "float32" else 256
+        kernel = small.set_cross_entropy
+        warps = 2 if block_m * block_n <= few_scores and F <= 512 else 4
+        constants["PRECISION"] = precision
     return Plan(launcher(kernel, constants, warps, 2), (B, 1, 1))
 
 
@@ -95,8 +107,13 @@ def split(n: int, m: int, F: int) -> Plan:
 
 
 @_remembered
-def prepare(B: int, M: int, N: int, F: int, masked: bool, targets_too: bool) -> Plan:
-    """For what Bernoulli elements want before a walk: `points.prepare`, `preparation.prepare`."""
+def prepare(
+    B: int, M: int, N: int, F: int, masked: bool, targets_too: bool, row: int | None = None
+) -> Plan:
+    """For what Bernoulli elements want before a walk: `points.prepare`, `preparation.prepare`.
+
+    ``row`` is the length of a row that both sets get, if it is another than F.
+    """
     constants: dict[str, Any] = {"MASKED": masked}
     if F <= points.MAX_FEATURES:
         blocks = blocks_in(max(M, N) if targets_too else N, 512)
@@ -105,8 +122,9 @@ def prepare(B: int, M: int, N: int, F: int, masked: bool, targets_too: bool) -> 
     # Few steps, for each rounds at the size of the total.
     block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
-    blocks = blocks_in(B * (max(M, N) if targets_too else N), block_a)
-    constants |= {"HALVED": targets_too, "F": F, "BLOCK_A": block_a, "BLOCK_F": block_f}
+    blocks = blocks_in(B * (max(M, N) if targets_too or row else N), block_a)
+    constants |= {"HALVED": targets_too, "F": F, "HALF_ROW": row_of(F, torch.float16, "tf32")}
+    constants |= {"ROW": row or F, "BLOCK_A": block_a, "BLOCK_F": block_f}
     return Plan(launcher(preparation.prepare, constants, 4, 1), (blocks, 1, 1))
 
 
@@ -147,7 +165,7 @@ def logsumexp(
     else:
         kernel = products.logsumexp
         constants = {"RECORDED": recorded, **constants, "CENTRED": summed and centred}
-        constants |= {"F": _row(F, precision), **blocks, "BLOCK_F": tiles.f}
+        constants |= {"F": row_of(F, dtype, precision), **blocks, "BLOCK_F": tiles.f}
         constants |= {"PEAK_KEYS": peak_keys, "PRECISION": precision}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
@@ -186,7 +204,7 @@ def argmax(
     kernel = points.argmax
     if F > points.MAX_FEATURES:
         kernel = products.argmax
-        constants |= {"F": _row(F, precision), "BLOCK_F": tiles.f, "PRECISION": precision}
+        constants |= {"F": row_of(F, dtype, precision), "BLOCK_F": tiles.f, "PRECISION": precision}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Plan(start, (blocks_in(M, tiles.a) * B, 1, 1))
 
@@ -207,11 +225,15 @@ def gradients(
     listed: bool,
 ) -> Walk:
     """For the walk of n_a owners, which get a gradient, over n_c others."""
+    if F > MOST_FEATURES_AT_ONCE:
+        return _strips(
+            device, B, n_a, n_c, F, dtype, precision, owns_keys, sigmoid, unit, weighted, listed
+        )
     # The others of Bernoulli logits are their targets.
     half = sigmoid and precision == "tf32"
     tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device), unit)
-    programs, chunks = blocks_in(n_a, tiles.a), blocks_in(F, tiles.d * tiles.halves)
-    splits, per_split = split_walk(device, B * programs * chunks, n_c, tiles)
+    programs = blocks_in(n_a, tiles.a)
+    splits, per_split = split_walk(device, B * programs, n_c, tiles)
     constants: dict[str, Any] = {
         "OWNS_KEYS": owns_keys,
         "SIGMOID": sigmoid,
@@ -235,11 +257,68 @@ def gradients(
             "BLOCK_F": tiles.f,
             "BLOCK_D": tiles.d,
             "HALVES": tiles.halves,
-            "ROW": _row(F, precision),
+            "ROW": row_of(F, dtype, precision),
             "PRECISION": precision,
         }
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
-    return Walk(start, (programs * B, splits * chunks, 1), tiles, splits, per_split, second)
+    return Walk(start, (programs * B, splits, 1), tiles, splits, per_split, second)
+
+
+def _strips(
+    device: torch.device,
+    B: int,
+    n_a: int,
+    n_c: int,
+    F: int,
+    dtype: torch.dtype,
+    precision: str,
+    owns_keys: bool,
+    sigmoid: bool,
+    unit: bool,
+    weighted: bool,
+    listed: bool,
+) -> Walk:
+    """The same for more features than MOST_FEATURES_AT_ONCE."""
+    second = second_operand(n_c, F, dtype, precision, probabilities=sigmoid)
+    kind = torch.float16 if second == "half" else dtype
+    tiles, walk, owners = strip_tiles(device, B, n_a, n_c, F, dtype, kind, precision)
+    chunks, programs = blocks_in(F, walk.d), B * blocks_in(owners, walk.a)
+    splits, per_split = split_walk(device, programs * chunks, n_c, walk, tiles.c)
+    row = row_of(F, dtype, precision)
+    constants: dict[str, Any] = {
+        "OWNS_KEYS": owns_keys,
+        "UNIT": unit,
+        "WEIGHTED": weighted,
+        "SCALED": kind == torch.float16,
+        "LISTED": listed,
+        "ROW": row,
+        "BLOCK_A": tiles.a,
+        "BLOCK_C": tiles.c,
+        "BLOCK_F": tiles.f,
+        "PRECISION": precision,
+    }
+    weights = launcher(strips.weights, constants, tiles.warps, tiles.stages)
+    constants = {
+        "OWNS_KEYS": owns_keys,
+        "SIGMOID": sigmoid,
+        "UNIT": unit,
+        "WEIGHTED": weighted,
+        "WHOLE": splits == 1,
+        "TRANSPOSED": second == "transposed",
+        "SCALED": kind == torch.float16,
+        "LISTED": listed,
+        "F": F,
+        "ROW": row,
+        "C_ROW": row_of(F, kind, precision),
+        "BLOCK_A": walk.a,
+        "TILE_C": tiles.c,
+        "BLOCK_C": walk.c,
+        "BLOCK_D": walk.d,
+        "PRECISION": precision,
+    }
+    start = launcher(strips.gradients, constants, walk.warps, walk.stages)
+    grid = (programs, splits * chunks, 1)
+    return Walk(start, grid, tiles, splits, per_split, second, Strips(weights, owners))
 
 
 def second_operand(
@@ -251,6 +330,10 @@ def second_operand(
     return "half" if probabilities else "transposed"
 
 
-def _row(F: int, precision: str) -> int:
-    """The length of a row as the kernels of `products` read it."""
-    return row_length(F) if precision == "float32" else F
+def row_of(F: int, dtype: torch.dtype, precision: str) -> int:
+    """The length of a row as the kernels of `products` and `strips` read it.
+
+    Many features of tf32 or 16 bits are filled up as well, where wide loads would not be aligned.
+    """
+    aligned = F * dtype.itemsize % 16 == 0 or F <= MOST_FEATURES_AT_ONCE
+    return F if precision == "tf32" and aligned else row_length(F)

@@ -14,11 +14,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.products import incoming, weighted_sum
+from setwise.kernels.triton.weights import LN_2, LOG2_E, incoming, weighted_sum
 
 MAX_FEATURES = 4
-LOG2_E = tl.constexpr(1.4426950408889634)
-LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit

@@ -9,107 +9,36 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.thirds import add_product, product, thirds
+from setwise.kernels.triton.scores import first_features, scores, tile, tiles
+from setwise.kernels.triton.thirds import all_short, product, thirds
+from setwise.kernels.triton.weights import (
+    HALF_RANGE,
+    LN_2,
+    LOG2_E,
+    as_multiplied,
+    incoming,
+    largest_incoming,
+    store_gradient,
+    weighted_sum,
+    weights_of_scores,
+)
 
-LOG2_E = tl.constexpr(1.4426950408889634)
-LN_2 = tl.constexpr(0.6931471805599453)
-# Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
-HALF_RANGE = tl.constexpr(2.0**15)
 # Queries that share a record; they divide the 64 or 128 of a tile. Fewer than those, for what the
 # backward pass can leave out is what none of so many queries needs.
 PEAK_QUERIES = tl.constexpr(32)
 
 
 @triton.jit
-def _tile(X, rows, columns, rows_ok, F: tl.constexpr, EVEN: tl.constexpr):
-    if EVEN:
-        return tl.load(X + rows[:, None] * F + columns[None, :], mask=rows_ok[:, None], other=0.0)
-    ok = rows_ok[:, None] & (columns < F)[None, :]
-    return tl.load(X + rows[:, None] * F + columns[None, :], mask=ok, other=0.0)
-
-
-@triton.jit
-def _tiles(X, rows, columns, rows_ok, apart, F: tl.constexpr, EVEN: tl.constexpr):
-    """The same of the `thirds` of X, which lie ``apart``."""
-    high = _tile(X, rows, columns, rows_ok, F, EVEN)
-    middle = _tile(X + apart, rows, columns, rows_ok, F, EVEN)
-    return high, middle, _tile(X + 2 * apart, rows, columns, rows_ok, F, EVEN)
-
-
-@triton.jit
-def _first_features(
-    A, a, a_ok, apart, F: tl.constexpr, BLOCK_F: tl.constexpr, PRECISION: tl.constexpr
-):  # fmt: skip
-    """The first features of A[a], in thirds if they are needed, else thrice the same."""
-    columns = tl.arange(0, BLOCK_F)
-    if PRECISION == "float32":
-        high, middle, low = _tiles(A, a, columns, a_ok, apart, F, F % BLOCK_F == 0)
-    else:
-        high = _tile(A, a, columns, a_ok, F, F % BLOCK_F == 0)
-        middle, low = high, high
-    return high, middle, low
-
-
-@triton.jit
-def _scores(
-    A, C, a, c, a_ok, c_ok, a_apart, c_apart, a_high, a_middle, a_low, OWNS_KEYS: tl.constexpr,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    """``A[a] . C[c]``, shape [BLOCK_A, BLOCK_C], and C[c] as `_first_features` gives A[a].
-
-    If a tile holds every feature, A[a] is taken from there; else there is no use for C[c]. In full
-    precision, a pair of query and key has the same bits whichever of them is the owner.
-    """
-    columns = tl.arange(0, BLOCK_F)
-    EVEN: tl.constexpr = F % BLOCK_F == 0
-    if F <= BLOCK_F:
-        high, middle, low = _first_features(C, c, c_ok, c_apart, F, BLOCK_F, PRECISION)
-        if PRECISION == "float32":
-            s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
-            s = add_product(
-                s, a_high, a_middle, a_low,
-                tl.trans(high), tl.trans(middle), tl.trans(low), OWNS_KEYS,
-            )  # fmt: skip
-        else:
-            s = tl.dot(a_high, tl.trans(high), input_precision=PRECISION)
-    else:
-        s = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
-        for f in range(0, F, BLOCK_F):
-            if PRECISION == "float32":
-                x_high, x_middle, x_low = _tiles(A, a, f + columns, a_ok, a_apart, F, EVEN)
-                y_high, y_middle, y_low = _tiles(C, c, f + columns, c_ok, c_apart, F, EVEN)
-                s = add_product(
-                    s, x_high, x_middle, x_low,
-                    tl.trans(y_high), tl.trans(y_middle), tl.trans(y_low), OWNS_KEYS,
-                )  # fmt: skip
-            else:
-                left = _tile(A, a, f + columns, a_ok, F, EVEN)
-                right = _tile(C, c, f + columns, c_ok, F, EVEN)
-                s = tl.dot(left, tl.trans(right), s, input_precision=PRECISION)
-        high, middle, low = a_high, a_middle, a_low
-    return s, high, middle, low
-
-
-@triton.jit
-def weighted_sum(lse, WEIGHT, i, i_ok, WEIGHTED: tl.constexpr):
-    """``sum_i WEIGHT_i lse_i``; all weights are 1 unless WEIGHTED."""
-    if WEIGHTED:
-        lse *= tl.load(WEIGHT + i, mask=i_ok, other=0.0)
-    return tl.sum(tl.where(i_ok, lse, 0.0), 0)
-
-
-@triton.jit
 def logsumexp(
-    Q, K, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, M, N, keys_per_split, batch, factor,
+    Q, K, LONG, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, M, N, keys_per_split, batch, factor,
     RECORDED: tl.constexpr, SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
-    Where PRECISION is "float32", Q and K are the `thirds` of queries and keys, and F
-    is the length of their rows.
+    Where PRECISION is "float32", Q and K are the `thirds` of queries and keys, F is the length of
+    their rows, and LONG [b, i] says which queries have more than a high third.
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
     that is summed has CENTRE[b] added to it.
@@ -120,28 +49,62 @@ def logsumexp(
     """
     blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
+    block = tl.program_id(0) % blocks
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
+    PEAKS += 2 * b * tl.cdiv(M, PEAK_QUERIES) * tl.cdiv(N, PEAK_KEYS)
+    start = split * keys_per_split
+    end = tl.minimum(start + keys_per_split, N)
+    first = block * BLOCK_A
+    last = tl.minimum(first + BLOCK_A, M)
+    if PRECISION == "float32" and all_short(LONG + b * M, first, last):
+        top, total = _logsumexp(
+            Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
+            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, True,
+        )  # fmt: skip
+    else:
+        top, total = _logsumexp(
+            Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
+            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, False,
+        )  # fmt: skip
+    lse = top + tl.log2(total) * LN_2
+    i = block * BLOCK_A + tl.arange(0, BLOCK_A)
+    tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
+    if SUMMED:
+        if CENTRED:
+            lse += tl.load(CENTRE + b)
+        summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
+        tl.store(LOSS + tl.program_id(0), factor * summed)
+
+
+@triton.jit
+def _logsumexp(
+    Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
+    RECORDED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, SHORT: tl.constexpr,
+):  # fmt: skip
+    """The walk of a block of queries over the keys from start to end of their set.
+
+    The largest score of each query, and the sum of exponentials relative to it.
+    """
+    i = block * BLOCK_A + tl.arange(0, BLOCK_A)
     q_apart, k_apart = tl.cast(batch, tl.int64) * M * F, tl.cast(batch, tl.int64) * N * F
-    i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q_high, q_middle, q_low = _first_features(Q, i, i < M, q_apart, F, BLOCK_F, PRECISION)
+    q_high, q_middle, q_low = first_features(Q, i, i < M, q_apart, F, BLOCK_F, PRECISION, SHORT)
     top = tl.full([BLOCK_A], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_A], tl.float32)
     if RECORDED:
         GROUPS: tl.constexpr = BLOCK_A // PEAK_QUERIES
-        group = tl.program_id(0) % blocks * GROUPS + tl.arange(0, GROUPS)
+        group = block * GROUPS + tl.arange(0, GROUPS)
         groups, steps = tl.cdiv(M, PEAK_QUERIES), tl.cdiv(N, PEAK_KEYS)
-        PEAKS += (2 * b * groups + group) * steps
+        PEAKS += group * steps
         LAGS = PEAKS + groups * steps
         peak = tl.full([GROUPS], float("-inf"), tl.float32)
         lag = peak
-    start = split * keys_per_split
-    end = tl.minimum(start + keys_per_split, N)
     for j0 in range(start, end, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < end, other=float("-inf"))
-        s, _, _, _ = _scores(
+        s, _, _, _ = scores(
             Q, K, i, j, i < M, j < end, q_apart, k_apart, q_high, q_middle, q_low, False,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, SHORT,
         )  # fmt: skip
         s += bias[None, :]
         row_top = tl.max(s, 1)
@@ -159,59 +122,12 @@ def logsumexp(
         total *= tl.exp2((top - anchor) * LOG2_E)
         total += tl.sum(tl.exp2((s - anchor[:, None]) * LOG2_E), 1)
         top = new_top
-    lse = top + tl.log2(total) * LN_2
-    tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
-    if SUMMED:
-        if CENTRED:
-            lse += tl.load(CENTRE + b)
-        summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
-        tl.store(LOSS + tl.program_id(0), factor * summed)
-
-
-@triton.jit
-def incoming(SCALE, WEIGHT, i, i_ok, scale_row, factor, UNIT: tl.constexpr, WEIGHTED: tl.constexpr):
-    """``factor SCALE_i WEIGHT_i``, the gradient of query i; with UNIT every scale is 1."""
-    if UNIT:
-        g = tl.where(i_ok, factor, 0.0)
-    else:
-        g = tl.load(SCALE + i * scale_row, mask=i_ok, other=0.0) * factor
-    if WEIGHTED:
-        g *= tl.load(WEIGHT + i, mask=i_ok, other=0.0)
-    return g
-
-
-@triton.jit
-def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
-    """Weights rounded as the tensor cores will see them: to 16 bits, or to the 19 of tf32."""
-    if kind != tl.float32:
-        return p.to(kind)
-    elif PRECISION == "tf32":  # Triton compiles what follows a return
-        return (p.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
-    else:
-        return p
-
-
-@triton.jit
-def _store_gradient(
-    sums, weight, g, A, DA, a, a_ok, d, a_apart,
-    SIGMOID: tl.constexpr, OWNS_KEYS: tl.constexpr, F: tl.constexpr, ROW: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    """The features d of the gradient: the share of the bias added, times g; see `gradients`."""
-    if SIGMOID:
-        z = _tile(A, a, d, a_ok, ROW, False).to(tl.float32)
-        if PRECISION == "float32":
-            rest = _tile(A + a_apart, a, d, a_ok, ROW, False).to(tl.float32)
-            z += rest + _tile(A + 2 * a_apart, a, d, a_ok, ROW, False).to(tl.float32)
-        sums -= weight[:, None] * tl.sigmoid(z)
-    if not OWNS_KEYS:
-        sums *= g[:, None]
-    tl.store(DA + a[:, None] * F + d[None, :], sums, mask=a_ok[:, None] & (d < F)[None, :])
+    return top, total
 
 
 @triton.jit
 def gradients(
-    A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
+    A, C, C_T, LONG, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
     n_a, n_c, others_per_split, batch, scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, SECOND: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
@@ -220,8 +136,8 @@ def gradients(
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners.
 
-    Where PRECISION is "float32", A and C are the `thirds` of the elements, in rows of length
-    ROW; else ROW is F.
+    Where PRECISION is "float32", A and C are the `thirds` of the elements, in rows of length ROW,
+    and LONG [b, query] says which queries have more than a high third; else ROW is F.
 
     With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
     whichever belongs to the owners and to the others. The incoming gradient of query i is
@@ -246,45 +162,96 @@ def gradients(
     With SCALED, weights in float16 are brought into its range by the largest |g|, which is
     ``|factor LARGEST|`` (g is applied last where the owners are queries).
 
-    A program sums up BLOCK_D features, or with HALVES = 2 twice as many: two sums take less room in
-    registers than one of twice the width, whose product has to be there as a whole.
+    There are no more than BLOCK_D features, or with HALVES = 2 twice as many: two sums take less
+    room in registers than one of twice the width, whose product has to be there as a whole. For
+    more features see `strips`.
 
     With LISTED only the tiles of others in LIST [b, block of owners, split, :COUNT] are visited,
     counted from the start of the split. A branch around the tiles left out would be slower than
     computing them: it would keep the steps of the loop from overlapping.
     """
-    blocks, chunks = tl.cdiv(n_a, BLOCK_A), tl.cdiv(F, HALVES * BLOCK_D)
+    blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
-    chunk, split = tl.program_id(1) % chunks, tl.program_id(1) // chunks
     A, C, ALPHA, GAMMA = A + b * n_a * ROW, C + b * n_c * ROW, ALPHA + b * n_a, GAMMA + b * n_c
-    a_apart, c_apart = tl.cast(batch, tl.int64) * n_a * ROW, tl.cast(batch, tl.int64) * n_c * ROW
+    a_apart = tl.cast(batch, tl.int64) * n_a * ROW
     C_T += b * n_c * F
     SCALE += b * scale_set
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
-    d = chunk * (HALVES * BLOCK_D) + tl.arange(0, BLOCK_D)
-    alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf"))
-    a_high, a_middle, a_low = _first_features(A, a, a_ok, a_apart, ROW, BLOCK_F, PRECISION)
-    if SCALED:
-        if OWNS_KEYS:
-            largest = tl.abs(factor)
-            if WEIGHTED or not UNIT:
-                largest *= tl.abs(tl.load(LARGEST))
-            largest = tl.where(largest > 0, largest, 1.0)
-        else:
-            largest = tl.full([], 1.0, tl.float32)
-        into_range = HALF_RANGE / largest
-    sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
-    if HALVES == 2:
-        upper = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
-    weight = tl.zeros([BLOCK_A], tl.float32)
+    d = tl.arange(0, BLOCK_D)
+    largest = largest_incoming(LARGEST, factor, OWNS_KEYS, UNIT, WEIGHTED, SCALED)
     start = split * others_per_split
     end = tl.minimum(start + others_per_split, n_c)
     if LISTED:
-        piece = tl.program_id(0) * (tl.num_programs(1) // chunks) + split
+        piece = tl.program_id(0) * tl.num_programs(1) + split
         LIST += piece.to(tl.int64) * tl.cdiv(others_per_split, BLOCK_C)
-        first, last = 0, tl.load(COUNT + piece)
+        COUNT += piece
+    if OWNS_KEYS:
+        queries, first, last = n_c, start, end
+    else:
+        queries, first = n_a, tl.program_id(0) % blocks * BLOCK_A
+        last = tl.minimum(first + BLOCK_A, n_a)
+    if PRECISION == "float32" and all_short(LONG + b * queries, first, last):
+        sums, upper, weight = _gradients(
+            A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
+            a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
+            OWNS_KEYS, UNIT, WEIGHTED, SECOND, SCALED, LISTED,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, True,
+        )  # fmt: skip
+    else:
+        sums, upper, weight = _gradients(
+            A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
+            a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
+            OWNS_KEYS, UNIT, WEIGHTED, SECOND, SCALED, LISTED,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, False,
+        )  # fmt: skip
+    if SCALED:
+        sums *= largest / HALF_RANGE
+        weight *= largest / HALF_RANGE
+    at = (split * batch + b) * n_a
+    g = tl.full([BLOCK_A], 1.0, tl.float32)
+    if not OWNS_KEYS:
+        g = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
+        if WHOLE:
+            g /= tl.where(weight > 0, weight, 1.0)
+    store_gradient(
+        sums, weight, g, A, DA + at * F, a, a_ok, d, a_apart,
+        SIGMOID and WHOLE, OWNS_KEYS, F, ROW, PRECISION,
+    )  # fmt: skip
+    if HALVES == 2:
+        store_gradient(
+            upper, weight, g, A, DA + at * F, a, a_ok, d + BLOCK_D, a_apart,
+            SIGMOID and WHOLE, OWNS_KEYS, F, ROW, PRECISION,
+        )  # fmt: skip
+    if not (SIGMOID and WHOLE):
+        tl.store(DBIAS + at + a, weight, mask=a_ok)
+
+
+@triton.jit
+def _gradients(
+    A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
+    a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
+    OWNS_KEYS: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SECOND: tl.constexpr,
+    SCALED: tl.constexpr, LISTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, HALVES: tl.constexpr,
+    ROW: tl.constexpr, PRECISION: tl.constexpr, SHORT: tl.constexpr,
+):  # fmt: skip
+    """The walk of the owners a over the others from start to end of their set.
+
+    Sums of the features d and, if there are two HALVES, of the next BLOCK_D; and of the weights.
+    """
+    C_SHORT: tl.constexpr = SHORT and OWNS_KEYS
+    A_SHORT: tl.constexpr = SHORT and not OWNS_KEYS
+    a_apart, c_apart = tl.cast(batch, tl.int64) * n_a * ROW, tl.cast(batch, tl.int64) * n_c * ROW
+    a_ok = a < n_a
+    alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf"))
+    a_high, a_middle, a_low = first_features(A, a, a_ok, a_apart, ROW, BLOCK_F, PRECISION, A_SHORT)
+    sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
+    upper = sums
+    weight = tl.zeros([BLOCK_A], tl.float32)
+    if LISTED:
+        first, last = 0, tl.load(COUNT)
         upcoming = tl.load(LIST, mask=last > 0, other=0)
     else:
         first, last = start, end
@@ -298,68 +265,42 @@ def gradients(
         c = c0 + tl.arange(0, BLOCK_C)
         c_ok = c < end
         gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf"))
-        s, c_high, c_middle, c_low = _scores(
+        s, c_high, c_middle, c_low = scores(
             A, C, a, c, a_ok, c_ok, a_apart, c_apart, a_high, a_middle, a_low, OWNS_KEYS,
-            ROW, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION,
+            ROW, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, SHORT,
         )  # fmt: skip
-        # An lse of -inf belongs to a query without any admissible key: it weighs nothing.
-        if OWNS_KEYS:
-            lse = tl.where(gamma == float("-inf"), float("inf"), gamma)
-            p = tl.exp2(((s + alpha[:, None]) - lse[None, :]) * LOG2_E)
-            scale = incoming(SCALE, WEIGHT, c, c_ok, scale_row, factor, UNIT, WEIGHTED)
-            if SCALED:
-                scale *= into_range
-            p *= scale[None, :]
-        else:
-            lse = tl.where(alpha == float("-inf"), float("inf"), alpha)
-            p = tl.exp2(((s + gamma[None, :]) - lse[:, None]) * LOG2_E)
-            if SCALED:
-                p *= into_range
+        p = weights_of_scores(
+            s, alpha, gamma, SCALE, WEIGHT, c, c_ok, scale_row, factor, largest,
+            OWNS_KEYS, UNIT, WEIGHTED, SCALED,
+        )  # fmt: skip
         if PRECISION == "float32":
             if not (BLOCK_D == BLOCK_F and ROW <= BLOCK_F):
-                c_high, c_middle, c_low = _tiles(C, c, d, c_ok, c_apart, ROW, ROW % BLOCK_D == 0)
+                c_high, c_middle, c_low = tiles(
+                    C, c, d, c_ok, c_apart, ROW, ROW % BLOCK_D == 0, C_SHORT
+                )
             weight += tl.sum(p, 1)
             p_high, p_middle, p_low = thirds(p)
-            sums += product(p_high, p_middle, p_low, c_high, c_middle, c_low)
+            sums += product(p_high, p_middle, p_low, c_high, c_middle, c_low, C_SHORT)
             if HALVES == 2:
-                c_high, c_middle, c_low = _tiles(
-                    C, c, d + BLOCK_D, c_ok, c_apart, ROW, ROW % (2 * BLOCK_D) == 0
+                c_high, c_middle, c_low = tiles(
+                    C, c, d + BLOCK_D, c_ok, c_apart, ROW, ROW % (2 * BLOCK_D) == 0, C_SHORT
                 )
-                upper += product(p_high, p_middle, p_low, c_high, c_middle, c_low)
+                upper += product(p_high, p_middle, p_low, c_high, c_middle, c_low, C_SHORT)
         else:
             if SECOND == "transposed":
                 ok = (d < F)[:, None] & c_ok[None, :]
                 second = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
             elif SECOND == "half":
-                second = _tile(C_T, c, d, c_ok, F, F % BLOCK_D == 0)
+                second = tile(C_T, c, d, c_ok, F, F % BLOCK_D == 0)
             elif BLOCK_D == BLOCK_F and F <= BLOCK_F:
                 second = c_high
             else:
-                second = _tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
+                second = tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
             # The total of the weights as multiplied: both shares of a gradient must cancel.
             rounded = as_multiplied(p, second.dtype, PRECISION)
             weight += tl.sum(rounded.to(tl.float32), 1)
             sums = tl.dot(rounded, second, sums, input_precision=PRECISION)
-    if SCALED:
-        sums *= largest / HALF_RANGE
-        weight *= largest / HALF_RANGE
-    at = (split * batch + b) * n_a
-    g = tl.full([BLOCK_A], 1.0, tl.float32)
-    if not OWNS_KEYS:
-        g = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
-        if WHOLE:
-            g /= tl.where(weight > 0, weight, 1.0)
-    _store_gradient(
-        sums, weight, g, A, DA + at * F, a, a_ok, d, a_apart,
-        SIGMOID and WHOLE, OWNS_KEYS, F, ROW, PRECISION,
-    )  # fmt: skip
-    if HALVES == 2:
-        _store_gradient(
-            upper, weight, g, A, DA + at * F, a, a_ok, d + BLOCK_D, a_apart,
-            SIGMOID and WHOLE, OWNS_KEYS, F, ROW, PRECISION,
-        )  # fmt: skip
-    if not (SIGMOID and WHOLE) and chunk == 0:
-        tl.store(DBIAS + at + a, weight, mask=a_ok)
+    return sums, upper, weight
 
 
 @triton.jit
@@ -378,15 +319,15 @@ def argmax(
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
     q_apart, k_apart = tl.cast(batch, tl.int64) * M * F, tl.cast(batch, tl.int64) * N * F
     i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q_high, q_middle, q_low = _first_features(Q, i, i < M, q_apart, F, BLOCK_F, PRECISION)
+    q_high, q_middle, q_low = first_features(Q, i, i < M, q_apart, F, BLOCK_F, PRECISION, False)
     best = tl.full([BLOCK_A], float("-inf"), tl.float32)
     where = tl.zeros([BLOCK_A], tl.int32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         bias = tl.load(BIAS + j, mask=j < N, other=float("-inf"))
-        s, _, _, _ = _scores(
+        s, _, _, _ = scores(
             Q, K, i, j, i < M, j < N, q_apart, k_apart, q_high, q_middle, q_low, False,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION,
+            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, False,
         )  # fmt: skip
         s += bias[None, :]
         s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen

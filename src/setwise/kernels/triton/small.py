@@ -10,13 +10,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.products import as_multiplied
+from setwise.kernels.triton.thirds import add_product, product, thirds
+from setwise.kernels.triton.weights import LN_2, LOG2_E, as_multiplied
 
 MAX_ELEMENTS = 64
 # Up to so many, a product of tiles, which has 16 rows at least, would be mostly padding.
 FEW_ELEMENTS = 8
-LOG2_E = tl.constexpr(1.4426950408889634)
-LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
@@ -26,26 +25,25 @@ def _tile(X, rows, columns, rows_ok, F: tl.constexpr):
 
 
 @triton.jit
-def _softplus(z, f, F: tl.constexpr):
-    """0 where there is no feature f."""
-    softplus = tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+def _softplus(z, f, F: tl.constexpr, dtype: tl.constexpr):
+    """Added up in that type, see `preparation.prepare`; 0 where there is no feature f."""
+    beyond = LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
+    softplus = tl.maximum(z, 0.0).to(dtype) + beyond.to(dtype)
     return tl.where((f < F)[None, :], softplus, 0.0)
 
 
 @triton.jit
-def _add_product(left, right, s, lost, PRECISION: tl.constexpr):
-    """``s + left . right``, and what of it is lost in rounding.
+def _add_thirds(s, lost, x, z):
+    """``s + x . z`` in full precision, and what is lost of it.
 
-    In full precision the loss is made up for (Kahan, 1965): each of many features would round at
-    the size of the total. Tensor cores are less precise than that, and faster if left alone.
+    Each of many steps rounds at the size of the total. Kahan, "Further remarks on reducing
+    truncation errors" (CACM 1965).
     """
-    if PRECISION == "ieee":
-        part = tl.dot(left, right, input_precision=PRECISION) - lost
-        total = s + part
-        lost = (total - s) - part
-    else:
-        total = tl.dot(left, right, s, input_precision=PRECISION)
-    return total, lost
+    x_high, x_middle, x_low = thirds(x)
+    z_high, z_middle, z_low = thirds(z)
+    part = add_product(-lost, x_high, x_middle, x_low, z_high, z_middle, z_low, False, False)
+    total = s + part
+    return total, (total - s) - part
 
 
 @triton.jit
@@ -53,21 +51,29 @@ def _weights(
     s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor,
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, TERMS: tl.constexpr,
 ):  # fmt: skip
-    """From ``s = X . Z``: stores the loss, and returns ``p_ij`` and the weight of each target."""
+    """From ``s = X . Z``: stores the loss, and returns ``p_ij`` and the weight of each target.
+
+    If s and bias are of float64, as long as they are large; what counts are small differences of
+    them. The terms are stored relative to the largest bias.
+    """
     bias = tl.where(j < N, bias, float("-inf"))
     if MASKED:
         bias = tl.where(tl.load(VALID + b * N + j, mask=j < N, other=0) != 0, bias, float("-inf"))
     s += bias[None, :]
     top = tl.max(s, 1)
-    lse = top + LN_2 * tl.log2(tl.sum(tl.exp2((s - top[:, None]) * LOG2_E), 1))
+    below = (s - top[:, None]).to(tl.float32)
+    above = LN_2 * tl.log2(tl.sum(tl.exp2(below * LOG2_E), 1))
+    lse = top + above
     w = tl.where(i < M, 1.0, 0.0)
     if WEIGHTED:
         w = tl.load(WEIGHT + b * M + i, mask=i < M, other=0.0)
     tl.store(LOSS + b, factor * tl.sum(w * lse, 0))
     if TERMS:
-        tl.store(BIAS + b * N + j, bias, mask=j < N)
-        tl.store(LSE + b * M + i, lse, mask=i < M)
-    return tl.exp2((s - lse[:, None]) * LOG2_E), w
+        centre = tl.max(bias, 0)
+        centre = tl.where(centre == float("-inf"), 0.0, centre)
+        tl.store(BIAS + b * N + j, (bias - centre).to(tl.float32), mask=j < N)
+        tl.store(LSE + b * M + i, (lse - centre).to(tl.float32), mask=i < M)
+    return tl.exp2((below - above[:, None]) * LOG2_E), w
 
 
 @triton.jit
@@ -87,12 +93,17 @@ def set_cross_entropy(
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     s = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     lost = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    bias = tl.zeros([BLOCK_N], tl.float32)
+    bias = tl.zeros([BLOCK_N], tl.float64 if PRECISION == "float32" else tl.float32)
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
         x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
-        s, lost = _add_product(x, tl.trans(z), s, lost, PRECISION)
-        bias -= tl.sum(_softplus(z.to(tl.float32), f, F), 1)
+        bias -= tl.sum(_softplus(z.to(tl.float32), f, F, bias.dtype), 1)
+        if PRECISION == "float32":
+            s, lost = _add_thirds(s, lost, x, tl.trans(z))
+        else:
+            s = tl.dot(x, tl.trans(z), s, input_precision=PRECISION)
+    if PRECISION == "float32":
+        s = s.to(tl.float64) - lost.to(tl.float64)
     p, w = _weights(
         s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor, MASKED, WEIGHTED, TERMS
     )
@@ -103,10 +114,16 @@ def set_cross_entropy(
         share = w / tl.where(largest > 0, largest, 1.0)
         p = as_multiplied(tl.trans(p * share[:, None]), X.dtype.element_ty, PRECISION)
         total = tl.sum(p.to(tl.float32), 1)
+        if PRECISION == "float32":
+            p_high, p_middle, p_low = thirds(p)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
             x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
-            d = tl.dot(p, x, input_precision=PRECISION)
+            if PRECISION == "float32":
+                x_high, x_middle, x_low = thirds(x)
+                d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
+            else:
+                d = tl.dot(p, x, input_precision=PRECISION)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
             d *= factor * largest
             ok = (j < N)[:, None] & (f < F)[None, :]
@@ -134,7 +151,7 @@ def few_elements(
         x = _tile(X, i, f, i < M, F).to(tl.float32)
         z = _tile(Z, j, f, j < N, F).to(tl.float32)
         products += x[:, None, :] * z[None, :, :]
-        softplus += _softplus(z, f, F)
+        softplus += _softplus(z, f, F, tl.float32)
     s, bias = tl.sum(products, 2), -tl.sum(softplus, 1)
     p, w = _weights(
         s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor, MASKED, WEIGHTED, TERMS

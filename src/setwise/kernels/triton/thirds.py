@@ -50,67 +50,93 @@ def _rounded(x):
 
 
 @triton.jit
-def product(a_high, a_middle, a_low, b_high, b_middle, b_low):
-    """``a . b``, the large part last.
+def product(a_high, a_middle, a_low, b_high, b_middle, b_low, B_SHORT: tl.constexpr):
+    """``a . b``, the large part last; with B_SHORT the other thirds of b are zero.
 
     Tensor cores cut off what does not fit their running sum instead of rounding it. So they should
     sum up no more than one such product; adding those up is left to the other units, which do
     round. Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
     surpassing the FP32 theoretical peak performance" (IJHPCA 2022).
     """
-    small = _small_parts(a_high, a_middle, a_low, b_high, b_middle, b_low, False)
+    if B_SHORT:
+        small = tl.dot(a_middle, b_high, tl.dot(a_low, b_high))
+    else:
+        small = _small_parts(a_high, a_middle, a_low, b_high, b_middle, b_low)
     return tl.dot(a_high, b_high, small)
 
 
 @triton.jit
 def add_product(
-    s, a_high, a_middle, a_low, b_high, b_middle, b_low, TRANSPOSED: tl.constexpr
+    s, a_high, a_middle, a_low, b_high, b_middle, b_low,
+    TRANSPOSED: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
     """``s + a . b`` and still more precise; if TRANSPOSED, the bits are those of b . a.
 
     The small parts are not in the way of the large one, which is then all but exact: a product of
     two high thirds has 16 bits, and the sum of a few such products little more.
+
+    If SHORT, the other thirds of a are zero, or with TRANSPOSED those of b. The bits are the same.
     """
-    s += _small_parts(a_high, a_middle, a_low, b_high, b_middle, b_low, TRANSPOSED)
-    # The option means nothing to bfloat16. But without it, a pattern of Triton's that combines dot
-    # and addition would have the tensor cores add s.
-    return s + tl.dot(a_high, b_high, max_num_imprecise_acc=APART)
-
-
-@triton.jit
-def _small_parts(
-    a_high, a_middle, a_low, b_high, b_middle, b_low, TRANSPOSED: tl.constexpr
-):  # fmt: skip
-    if TRANSPOSED:
+    if SHORT and TRANSPOSED:
+        small = tl.dot(a_middle, b_high, tl.dot(a_low, b_high))
+    elif SHORT:
+        small = tl.dot(a_high, b_middle, tl.dot(a_high, b_low))
+    elif TRANSPOSED:
         small = tl.dot(a_high, b_low)
         small = tl.dot(a_middle, b_middle, small)
         small = tl.dot(a_high, b_middle, small)
         small = tl.dot(a_low, b_high, small)
         small = tl.dot(a_middle, b_high, small)
     else:
-        small = tl.dot(a_low, b_high)
-        small = tl.dot(a_middle, b_middle, small)
-        small = tl.dot(a_middle, b_high, small)
-        small = tl.dot(a_high, b_low, small)
-        small = tl.dot(a_high, b_middle, small)
-    return small
+        small = _small_parts(a_high, a_middle, a_low, b_high, b_middle, b_low)
+    s += small
+    # The option means nothing to bfloat16. But without it, a pattern of Triton's that combines dot
+    # and addition would have the tensor cores add s.
+    return s + tl.dot(a_high, b_high, max_num_imprecise_acc=APART)
+
+
+@triton.jit
+def _small_parts(a_high, a_middle, a_low, b_high, b_middle, b_low):
+    small = tl.dot(a_low, b_high)
+    small = tl.dot(a_middle, b_middle, small)
+    small = tl.dot(a_middle, b_high, small)
+    small = tl.dot(a_high, b_low, small)
+    return tl.dot(a_high, b_middle, small)
+
+
+@triton.jit
+def all_short(LONG, start, end):
+    """Whether no row from start to end is marked as LONG."""
+    AT_ONCE: tl.constexpr = 1024
+    found = tl.zeros([AT_ONCE], tl.int32)
+    for first in range(start, end, AT_ONCE):
+        row = first + tl.arange(0, AT_ONCE)
+        found |= tl.load(LONG + row, mask=row < end, other=0).to(tl.int32)
+    return tl.max(found, 0) == 0
 
 
 @triton.jit
 def split(
-    X, Y, X_THIRDS, Y_THIRDS, n, m,
+    QUERIES, KEYS, Q_THIRDS, K_THIRDS, LONG, n, m,
     F: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """The thirds [3, n, ROW] of X [n, F], and those of Y [m, F]."""
+    """The thirds [3, n, ROW] of QUERIES [n, F], and those of KEYS [m, F].
+
+    LONG [n] gets 0 for a query that is the same as its high thirds, as one of zeros and ones is.
+    """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
+    longest = tl.zeros([BLOCK_A], tl.float32)
     for f0 in range(0, ROW, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
-        _split_rows(X, X_THIRDS, a, f, n, F, ROW)
-        _split_rows(Y, Y_THIRDS, a, f, m, F, ROW)
+        middle = _split_rows(QUERIES, Q_THIRDS, a, f, n, F, ROW)
+        longest = tl.maximum(longest, tl.max(tl.where(middle.to(tl.float32) == 0.0, 0.0, 1.0), 1))
+        _split_rows(KEYS, K_THIRDS, a, f, m, F, ROW)
+    tl.store(LONG + a, longest.to(tl.int8), mask=a < n)
 
 
 @triton.jit
 def _split_rows(X, X_THIRDS, a, f, n, F: tl.constexpr, ROW: tl.constexpr):
+    """Returns the middle thirds: where one is zero, so is the low one."""
     ok = (a < n)[:, None]
     x = tl.load(X + a[:, None] * F + f[None, :], mask=ok & (f < F)[None, :], other=0.0)
     high, middle, low = thirds(x)
@@ -120,3 +146,4 @@ def _split_rows(X, X_THIRDS, a, f, n, F: tl.constexpr, ROW: tl.constexpr):
     tl.store(at, high, mask=ok)
     tl.store(at + apart, middle, mask=ok)
     tl.store(at + 2 * apart, low, mask=ok)
+    return middle

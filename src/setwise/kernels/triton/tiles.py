@@ -12,6 +12,9 @@ from setwise.kernels.triton import points
 # Pieces of a walk at most: they are put together one after the other.
 MOST_PIECES = 128
 
+# Features whose sums a program can keep; for more, weights are kept instead, see `strips`.
+MOST_FEATURES_AT_ONCE = 256
+
 # Bytes of shared memory that a program may have on the device the tiles were chosen on.
 H200_SHARED_MEMORY = 232448
 
@@ -84,7 +87,7 @@ def backward_tiles(
     room: int,
     unit: bool = False,
 ) -> Tiles:
-    """For the walk of n_a owners over n_c others; all features of an owner stay in registers.
+    """For the walk of n_a owners over n_c others of MOST_FEATURES_AT_ONCE, kept in registers.
 
     ``half`` says that float32 others come as a copy in float16 as well; see `products.gradients`.
     Else the copy is of 32 bits, and as many others would not fit. ``room`` is the shared memory of
@@ -131,7 +134,8 @@ def _forward_of_thirds(M: int, N: int, F: int) -> Tiles:
         return Tiles(a=64, c=_fit(N, 128), f=f, d=0, warps=4, stages=3)
     if F > 32 and min(M, N) >= 1024:
         return Tiles(a=128, c=64, f=f, d=0, warps=8, stages=2)
-    return Tiles(a=64, c=_fit(N, 64), f=f, d=0, warps=4, stages=3)
+    # Two stages of 64 features, or a multiprocessor would have room for one program alone.
+    return Tiles(a=64, c=_fit(N, 64), f=f, d=0, warps=4, stages=3 if f <= 32 else 2)
 
 
 def _backward_of_thirds(n_a: int, n_c: int, F: int) -> Tiles:
@@ -166,7 +170,8 @@ def bytes_of_thirds(tiles: Tiles, F: int) -> int:
     """Shared memory of such tiles, 6 bytes a number, and what sums across warps need.
 
     If a tile holds all features, owners stay and others serve both products; else the operands of
-    both products take turns.
+    both products take turns. A Hopper, which has plenty, needs up to half as much again in the
+    first case: in its forward pass, walks of short and of long queries do not share their buffers.
     """
     if tiles.f >= F:
         numbers = (tiles.a + tiles.stages * tiles.c) * tiles.f
@@ -174,6 +179,42 @@ def bytes_of_thirds(tiles: Tiles, F: int) -> int:
         first = tiles.stages * (tiles.a + tiles.c) * tiles.f
         numbers = max(first, tiles.c * tiles.d * tiles.halves)
     return 6 * numbers + 1024
+
+
+def strip_tiles(
+    device: torch.device,
+    B: int,
+    n_a: int,
+    n_c: int,
+    F: int,
+    dtype: torch.dtype,
+    kind: torch.dtype,
+    precision: str,
+) -> tuple[Tiles, Tiles, int]:
+    """For more features: tiles of weights, tiles of their products, and owners in a strip.
+
+    The weights, of ``kind`` or thirds, take no more memory than the sets, or a strip is one tile.
+    """
+    room, exact = shared_memory(device), precision == "float32"
+    size = 6 if exact else kind.itemsize
+    tiles = forward_tiles(n_a, n_c, F, dtype, precision, room)
+    most = (n_a + n_c) * F * dtype.itemsize // (n_c * size)
+    strips = blocks_in(n_a, max(tiles.a, most // tiles.a * tiles.a))
+    owners = blocks_in(blocks_in(n_a, strips), tiles.a) * tiles.a
+    large = tiles.a == 128 and not exact
+    # Wide sums read weights less often, if there are enough of them.
+    programs = B * owners // tiles.a * blocks_in(F, 256)
+    d = 256 if large and programs >= 2 * _processors(device) else 128
+    c = min(64 if kind != torch.float32 else 32, tiles.c)
+    walk = Tiles(tiles.a, c, f=0, d=d, warps=8 if large else 4, stages=3)
+    while bytes_of_products(walk, size) > room:
+        walk = replace(walk, stages=walk.stages - 1)
+    return tiles, walk, owners
+
+
+def bytes_of_products(walk: Tiles, size: int) -> int:
+    """Shared memory that products of weights of this size need: both operands in each stage."""
+    return walk.stages * (walk.a + walk.d) * walk.c * size + 1024
 
 
 def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
@@ -195,7 +236,8 @@ def split_walk(
     ``multiple`` of that of a tile and of another power of two.
     """
     room = tiles.per_processor * _processors(device) // programs
-    splits = max(1, min(room, walked // max(tiles.piece, tiles.c), MOST_PIECES))
+    pieces = min(walked // tiles.piece, blocks_in(walked, tiles.c), MOST_PIECES)
+    splits = max(1, min(room, pieces))
     multiple = max(multiple, tiles.c)
     per_split = blocks_in(blocks_in(walked, splits), multiple) * multiple
     return blocks_in(walked, per_split), per_split

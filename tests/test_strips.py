@@ -1,0 +1,172 @@
+"""Gradients of more features than a program can sum up, in Triton's interpreter.
+
+tests/gpu has them compiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+from walks import set_processors, watch_splits, watch_walks
+
+pytest.importorskip("triton")
+
+from setwise.kernels.triton import engine, plans, skipping, tiles
+from setwise.kernels.triton.launch import Launcher
+
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
+    # NumPy would have warned of log(0), for a walk over masked keys alone.
+    pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
+]
+CPU = torch.device("cpu")
+# The float32 of tf32 does not have rows of 16 bytes, that of float16 does, and the reverse.
+SHAPES = [(2, 70, 140, 301), (1, 140, 70, 260)]
+KINDS = {"float32": 1e-5, "tf32": 2e-3, "float16": 2e-3}
+
+
+@pytest.fixture
+def strips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Strips of one tile, if there are several; the first owner of each that is worked on."""
+    honest, chosen, seen = plans.strip_tiles, Launcher.__call__, []
+
+    def narrow(*args: Any) -> tuple[tiles.Tiles, tiles.Tiles, int]:
+        weights, walk, _ = honest(*args)
+        return weights, walk, weights.a
+
+    def watched(self: Launcher, grid: Any, tensors: Any, numbers: Any) -> None:
+        if self._kernel.__name__ == "weights":
+            seen.append(numbers[-2])
+        chosen(self, grid, tensors, numbers)
+
+    monkeypatch.setattr(plans, "strip_tiles", narrow)
+    monkeypatch.setattr(Launcher, "__call__", watched)
+    set_processors(monkeypatch, 1)
+    return seen
+
+
+def sets(B: int, M: int, N: int, F: int, separated: bool = False) -> tuple[Tensor, Tensor]:
+    """Logits and target; separated ones are confident, in order, and each has a wrong feature."""
+    generator = torch.Generator().manual_seed(M + N + F)
+    x = torch.rand(B, M, F, generator=generator)
+    z = torch.randn(B, N, F, generator=generator)
+    if separated:
+        x = x.round()
+        z += 12 * (2 * x[:, torch.arange(N) * M // N] - 1)
+        z[..., 0] *= -1
+    return z, x
+
+
+def gradients(z: Tensor, x: Tensor, **options: Any) -> list[Tensor]:
+    leaves = [t.detach().clone().requires_grad_() for t in (z, x)]
+    value = sw.set_cross_entropy(*leaves, reduction="none", **options)
+    scale = torch.linspace(1, 2, len(value), dtype=value.dtype)
+    return [value.detach(), *torch.autograd.grad(value, leaves, scale)]
+
+
+def agree(z: Tensor, x: Tensor, kind: str, weight: Tensor | None = None, **options: Any) -> None:
+    """To float64 as near as the dense float32 is, and what the kind may add."""
+    if kind == "float16":
+        z, x = z.half(), x.half()
+    ours = gradients(z, x, impl="triton", weight=weight, **options)
+    usual = gradients(z.float(), x.float(), impl="reference", weight=weight, **options)
+    if weight is not None:
+        weight = weight.double()
+    exact = gradients(z.double(), x.double(), impl="reference", weight=weight, **options)
+    for got, plain, right in zip(ours, usual, exact, strict=True):
+        largest = right.abs().max()
+        error, allowed = ((t.double() - right).abs().max() / largest for t in (got, plain))
+        assert error <= allowed + KINDS[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_strip_by_strip(
+    shape: tuple[int, ...], kind: str, strips: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With masks and weights, to both sides; the last strip is not full."""
+    if kind == "tf32":
+        monkeypatch.setattr(engine, "precision", lambda dtype: kind)
+    B, M, N, _ = shape
+    generator = torch.Generator().manual_seed(0)
+    masks = {
+        "input_valid": torch.rand(B, N, generator=generator) < 0.6,
+        "target_valid": torch.rand(B, M, generator=generator) < 0.8,
+    }
+    masks["input_valid"][:, -1] = True
+    agree(*sets(*shape), kind, torch.rand(B, M, generator=generator), **masks)
+    # To the logits, then to the target.
+    assert strips == [*range(0, N, 64), *range(0, M, 64)]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
+@pytest.mark.parametrize("kind", ["float32", "tf32"])
+def test_walks_that_are_split(
+    kind: str, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "precision", lambda dtype: kind)
+    set_processors(monkeypatch, 50)
+    pieces = watch_splits(monkeypatch)
+    agree(*sets(1, 260, 270, 260), kind, temperature=temperature)
+    assert min(pieces) > 1
+
+
+@pytest.mark.parametrize("processors", [1, 50], ids=["whole", "split"])
+@pytest.mark.parametrize("kind", ["float32", "tf32"])
+def test_tiles_that_are_left_out(
+    kind: str, processors: int, strips: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is visited lies side by side in memory; nothing of the rest is read."""
+    monkeypatch.setattr(engine, "precision", lambda dtype: kind)
+    monkeypatch.setattr(skipping, "LEAST_PRODUCTS", 0)
+    monkeypatch.setattr(skipping, "LEAST_ELEMENTS", 0)
+    set_processors(monkeypatch, processors)
+    walks, pieces = watch_walks(monkeypatch), watch_splits(monkeypatch)
+
+    empty = torch.empty
+
+    def filled(*shape: Any, **options: Any) -> Tensor:
+        memory = empty(*shape, **options)
+        return memory.fill_(math.nan) if memory.is_floating_point() else memory
+
+    monkeypatch.setattr(torch, "empty", filled)
+    z, x = sets(1, 300, 310, 260, separated=True)
+    on, off = (gradients(z, x, impl="triton", skip_negligible=skip) for skip in (True, False))
+    assert len(walks) == 2
+    assert all(0 < visited < 0.75 * everything for visited, everything in walks)
+    assert (max(pieces) > 1) == (processors > 1)
+    assert len(strips) > 4
+    for got, everything in zip(on, off, strict=True):
+        assert (got - everything).abs().max() <= 2**-24 * everything.abs().max()
+
+
+@pytest.mark.parametrize("room", [99 * 1024, 227 * 1024], ids=["RTX 4090", "H200"])
+@pytest.mark.parametrize(
+    ("precision", "kind"),
+    [("float32", torch.float32), ("tf32", torch.float32), ("tf32", torch.float16)],
+)
+def test_what_a_strip_takes(
+    precision: str, kind: torch.dtype, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more memory than the sets, unless it is a tile; and no tile more than the device has."""
+    monkeypatch.setattr(tiles, "shared_memory", lambda device: room)
+    sizes = [1, 65, 300, 1024, 20000, 10**6]
+    for n_a, n_c, F in itertools.product(sizes, sizes, [257, 1000, 5000]):
+        weights, walk, owners = tiles.strip_tiles(
+            CPU, 2, n_a, n_c, F, torch.float32, kind, precision
+        )
+        size = 6 if precision == "float32" else kind.itemsize
+        assert owners % weights.a == 0
+        assert owners < n_a + weights.a
+        assert owners == weights.a or owners * n_c * size <= (n_a + n_c) * F * 4
+        assert weights.a == walk.a
+        assert weights.c % walk.c == 0
+        assert walk.stages >= 2
+        assert tiles.bytes_of_products(walk, size) <= room
