@@ -103,6 +103,7 @@ def compare(
         call = partial(step, loss, *draw(kind, shape, device))
         errors[kind] = dict(zip(("loss", "gradient"), map(error, call(), right), strict=True))
         ms[kind] = graph_ms(call, device)
+    call = partial(step, loss, *draw(RANDOM, shape, device))
     return {"ms": ms, "peak_mb": peak_mb(call, device), "errors": errors}
 
 

@@ -1,11 +1,12 @@
-"""Compiles kernels of full precision for NVIDIA devices, which needs none; prints what came out.
+"""Compiles kernels as they are planned, for a device that need not be there; tells what came out.
 
 A program of its own, because in a test without a GPU the kernels are made for the interpreter.
-Arguments: compute capability, features, shared memory of the device. The last line is JSON.
+Arguments: compute capability, and shared memory of the device. The last line is JSON.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from typing import Any
@@ -15,88 +16,94 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import products, strips, tiles
-from setwise.kernels.triton.thirds import APART, row_length
+from setwise.kernels.triton import plans, tiles
+from setwise.kernels.triton.thirds import APART
 
+CPU, F32 = torch.device("cpu"), torch.float32
 N = 4096
-WALK = {"OWNS_KEYS": True, "UNIT": True, "WEIGHTED": False, "SCALED": False, "LISTED": False}
+# What arguments are; else arrays of float32 and, in small letters, integers.
+TYPES = {"LONG": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8"}
+TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
 
 
-def compiled(
-    kernel: Any, types: list[str], constants: dict[str, Any], walk: tiles.Tiles, capability: int
-) -> Any:
-    names = kernel.arg_names
-    given = names[: len(types)]
-    signature = dict(zip(given, types, strict=True)) | dict.fromkeys(constants, "constexpr")
-    aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(types) if kind != "fp32"}
-    values = {(names.index(name),): value for name, value in constants.items()}
-    source = ASTSource(kernel, signature, values, aligned)
-    options = {"num_warps": walk.warps, "num_stages": walk.stages, "enable_fp_fusion": True}
-    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+class Planned:
+    """Stands for a `launch.Launcher`."""
+
+    def __init__(self, kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> None:
+        self.kernel, self.constants = kernel, constants
+        self.options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
+
+    def compiled(self, capability: int, elements: str, second: str) -> Any:
+        """With elements of that type, and operands of a second product of that."""
+        types = TYPES | dict.fromkeys(("A", "C", "Q", "K"), elements)
+        types |= dict.fromkeys(("C_T", "P"), second)
+        names = self.kernel.arg_names
+        if "TOTAL" in names and "ALPHA" not in names:
+            types["C"] = second  # of `strips.gradients`
+        given = [name for name in names if name not in self.constants]
+        assert given == names[: len(given)]
+        assert list(self.constants) == names[len(given) :]
+        signature = {
+            name: types.get(name, "*fp32" if name.isupper() else "i32") for name in given
+        } | dict.fromkeys(self.constants, "constexpr")
+        aligned = {
+            (i,): [["tt.divisibility", 16]]
+            for i, name in enumerate(given)
+            if signature[name] != "fp32"
+        }
+        values = {(names.index(name),): value for name, value in self.constants.items()}
+        source = ASTSource(self.kernel, signature, values, aligned)
+        target = GPUTarget("cuda", capability, 32)
+        return triton.compile(source, target=target, options=self.options)
 
 
-def forward(capability: int, F: int, room: int) -> dict[str, Any]:
-    walk = tiles.forward_tiles(N, N, F, torch.float32, "float32", room)
-    constants = dict.fromkeys(("RECORDED", "SUMMED", "WEIGHTED", "CENTRED"), False)
-    constants |= {"F": row_length(F), "PEAK_KEYS": walk.c, "PRECISION": "float32"} | blocks(walk)
-    types = ["*bf16"] * 2 + ["*i8"] + ["*fp32"] * 6 + ["i32"] * 4 + ["fp32"]
-    kernel = compiled(products.logsumexp, types, constants, walk, capability)
-    return told(kernel, tiles.bytes_of_thirds(walk, F))
+def planned(plan: Any, *args: Any) -> Any:
+    """Anew: what is remembered has a launcher of another kind."""
+    return inspect.unwrap(plan)(*args)
 
 
-def backward(capability: int, F: int, room: int) -> dict[str, Any]:
-    walk = tiles.backward_tiles(N, N, F, torch.float32, "float32", False, room)
-    constants = WALK | {"SIGMOID": True, "WHOLE": True, "SECOND": "same"} | blocks(walk)
-    constants |= {"F": F, "BLOCK_D": walk.d, "HALVES": walk.halves, "ROW": row_length(F)}
-    types = ["*bf16"] * 3 + ["*i8"] + ["*fp32"] * 5 + ["*i32"] * 2 + ["*fp32"] * 2
-    types += ["i32"] * 6 + ["fp32"]
-    constants |= {"PRECISION": "float32"}
-    kernel = compiled(products.gradients, types, constants, walk, capability)
-    return told(kernel, tiles.bytes_of_thirds(walk, F))
-
-
-def weights(capability: int, F: int, room: int) -> dict[str, Any]:
-    walk = tiles.forward_tiles(N, N, F, torch.float32, "float32", room)
-    constants = WALK | {"ROW": row_length(F), "PRECISION": "float32"} | blocks(walk)
-    types = ["*bf16"] * 2 + ["*i8"] + ["*fp32"] * 5 + ["*i32"] * 2 + ["*bf16", "*fp32"]
-    types += ["i32"] * 6 + ["fp32"] + ["i32"] * 2
-    kernel = compiled(strips.weights, types, constants, walk, capability)
-    return told(kernel, tiles.bytes_of_thirds(walk, F))
-
-
-def strip_gradients(capability: int, F: int, room: int) -> dict[str, Any]:
-    tiles.shared_memory = lambda device: room
-    large, walk, _ = tiles.strip_tiles(
-        torch.device("cpu"), 1, N, N, F, torch.float32, torch.float32, "float32"
+def walks(precision: str, F: int, owns_keys: bool, listed: bool) -> dict[str, Planned]:
+    """The launches of a training step of Bernoulli elements, to one side."""
+    forward = planned(
+        plans.logsumexp, CPU, 1, N, N, F, F32, precision, listed, True, False, precision != "tf32"
     )
-    constants = WALK | {"SIGMOID": True, "WHOLE": True, "TRANSPOSED": False, "F": F}
-    constants |= {"ROW": row_length(F), "C_ROW": row_length(F), "BLOCK_A": walk.a}
-    constants |= {"TILE_C": large.c, "BLOCK_C": walk.c, "BLOCK_D": walk.d}
-    types = ["*bf16", "*fp32", "*bf16", "*bf16", "*i8"] + ["*fp32"] * 3 + ["*i32"] * 2
-    types += ["*fp32"] * 2 + ["i32"] * 6 + ["fp32"] + ["i32"] * 2
-    constants |= {"PRECISION": "float32"}
-    kernel = compiled(strips.gradients, types, constants, walk, capability)
-    return told(kernel, tiles.bytes_of_products(walk, 6))
-
-
-def blocks(walk: tiles.Tiles) -> dict[str, int]:
-    return {"BLOCK_A": walk.a, "BLOCK_C": walk.c, "BLOCK_F": walk.f}
-
-
-def told(kernel: Any, expected: int) -> dict[str, Any]:
-    mark = f"maxNumImpreciseAcc = {APART.value}"
-    return {
-        "shared": kernel.metadata.shared,
-        "expected": expected,
-        "apart": [line for line in kernel.asm["ttgir"].splitlines() if mark in line],
-    }
+    backward = planned(
+        plans.gradients, CPU, 1, N, N, F, F32, precision,
+        owns_keys, owns_keys, owns_keys, False, listed,
+    )  # fmt: skip
+    found = {"forward": forward.start, "backward": backward.start}
+    if backward.strips is not None:
+        found["weights"] = backward.strips.start
+    return found
 
 
 def main() -> None:
-    """Forward and backward for a large set."""
-    capability, F, room = map(int, sys.argv[1:])
-    passes = [forward, backward] if F <= tiles.MOST_FEATURES_AT_ONCE else [weights, strip_gradients]
-    print(json.dumps({run.__name__: run(capability, F, room) for run in passes}))
+    capability, room = map(int, sys.argv[1:])
+    plans.launcher = Planned
+    plans.shared_memory = tiles.shared_memory = lambda device: room
+    results = []
+    for precision, F, owns_keys, listed in (
+        ("float32", 64, True, False),
+        ("float32", 256, False, True),
+        ("float32", 1000, True, True),
+        ("tf32", 1000, True, True),
+    ):
+        elements = "*bf16" if precision == "float32" else "*fp32"
+        second = "*bf16" if precision == "float32" else "*fp16"
+        for name, launch in walks(precision, F, owns_keys, listed).items():
+            kernel = launch.compiled(capability, elements, second)
+            results.append([f"{name}, {precision}, {F} features", *told(kernel)])
+    small = planned(plans.small_sets, 8, 64, 64, 128, True, True, True, True, "float32")
+    kernel = small.start.compiled(capability, "", "")
+    results.append(["small sets", *told(kernel)])
+    print(json.dumps(results))
+
+
+def told(kernel: Any) -> tuple[int, list[str]]:
+    """Bytes of shared memory, and products that nothing should be added to."""
+    mark = f"maxNumImpreciseAcc = {APART.value}"
+    lines = [line for line in kernel.asm["ttgir"].splitlines() if mark in line]
+    return kernel.metadata.shared, lines
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ tests/gpu has them compiled.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from typing import Any
@@ -18,7 +19,7 @@ from walks import set_processors, watch_splits, watch_walks
 
 pytest.importorskip("triton")
 
-from setwise.kernels.triton import engine, plans, skipping, tiles
+from setwise.kernels.triton import engine, forms, plans, skipping, tiles
 from setwise.kernels.triton.launch import Launcher
 
 pytestmark = [
@@ -119,12 +120,13 @@ def test_walks_that_are_split(
 
 
 @pytest.mark.parametrize("processors", [1, 50], ids=["whole", "split"])
-@pytest.mark.parametrize("kind", ["float32", "tf32"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_tiles_that_are_left_out(
     kind: str, processors: int, strips: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is visited lies side by side in memory; nothing of the rest is read."""
-    monkeypatch.setattr(engine, "precision", lambda dtype: kind)
+    level = "float32" if kind == "float32" else "tf32"
+    monkeypatch.setattr(engine, "precision", lambda dtype: level)
     monkeypatch.setattr(skipping, "LEAST_PRODUCTS", 0)
     monkeypatch.setattr(skipping, "LEAST_ELEMENTS", 0)
     set_processors(monkeypatch, processors)
@@ -137,7 +139,9 @@ def test_tiles_that_are_left_out(
         return memory.fill_(math.nan) if memory.is_floating_point() else memory
 
     monkeypatch.setattr(torch, "empty", filled)
-    z, x = sets(1, 300, 310, 260, separated=True)
+    z, x = sets(2, 150, 180, 301, separated=True)
+    if kind == "float16":
+        z, x = z.half(), x.half()
     on, off = (gradients(z, x, impl="triton", skip_negligible=skip) for skip in (True, False))
     assert len(walks) == 2
     assert all(0 < visited < 0.75 * everything for visited, everything in walks)
@@ -155,9 +159,9 @@ def test_tiles_that_are_left_out(
 def test_what_a_strip_takes(
     precision: str, kind: torch.dtype, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No more memory than the sets, unless it is a tile; and no tile more than the device has."""
+    """No more memory than the sets, unless it is a tile; its products no more than is shared."""
     monkeypatch.setattr(tiles, "shared_memory", lambda device: room)
-    sizes = [1, 65, 300, 1024, 20000, 10**6]
+    sizes = [1, 65, 129, 300, 513, 1024, 20000, 10**6]
     for n_a, n_c, F in itertools.product(sizes, sizes, [257, 1000, 5000]):
         weights, walk, owners = tiles.strip_tiles(
             CPU, 2, n_a, n_c, F, torch.float32, kind, precision
@@ -165,8 +169,46 @@ def test_what_a_strip_takes(
         size = 6 if precision == "float32" else kind.itemsize
         assert owners % weights.a == 0
         assert owners < n_a + weights.a
-        assert owners == weights.a or owners * n_c * size <= (n_a + n_c) * F * 4
+        width = tiles.blocks_in(n_c, weights.c) * weights.c
+        assert owners == weights.a or owners * width * size <= (n_a + n_c) * F * 4
         assert weights.a == walk.a
         assert weights.c % walk.c == 0
         assert walk.stages >= 2
         assert tiles.bytes_of_products(walk, size) <= room
+
+
+@pytest.mark.parametrize("room", [99 * 1024, 227 * 1024], ids=["RTX 4090", "H200"])
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_grids_of_the_largest_sets(
+    precision: str, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second dimension of a grid ends at 65535, the first at 2^31."""
+    for module in (plans, tiles):
+        monkeypatch.setattr(module, "shared_memory", lambda device: room)
+    largest = (2**31 - 1) // 272
+    for n_a, n_c in itertools.product([1, largest], repeat=2):
+        walk = inspect.unwrap(plans.gradients)(
+            CPU, 1, n_a, n_c, 260, torch.float32, precision, True, True, True, False, False
+        )
+        assert walk.strips is not None
+        for first, second, _ in (walk.grid, walk.strips.grid):
+            assert first < 2**31
+            assert second <= 65535
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_rows_are_filled_up_with_the_bias(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same launch; no copy is made after that."""
+    monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
+    z, x = (t.to(dtype) for t in sets(1, 70, 70, 301))
+    expected = gradients(z.double(), x.double(), impl="reference")[1]
+
+    def refused(*args: Any) -> Tensor:
+        raise AssertionError("rows are filled up once more")
+
+    monkeypatch.setattr(forms.F_, "pad", refused)
+    z.requires_grad_()
+    (found,) = torch.autograd.grad(sw.set_cross_entropy(z, x, impl="triton"), z)
+    assert (found - expected).abs().max() <= 2e-3 * expected.abs().max()

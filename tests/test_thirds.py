@@ -120,8 +120,8 @@ def test_which_queries_are_short() -> None:
     assert long.flatten().tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-# Features that a tile holds, that take several, and whose weights are kept.
-WIDTHS = [20, 70, 300]
+# Features that a tile holds, that take several, whose gradient comes in halves or by strips.
+WIDTHS = [20, 70, 200, 300]
 
 
 def gradients_of(queries: Tensor, keys: Tensor) -> list[Tensor]:
@@ -269,7 +269,7 @@ def test_the_precision_is_read_once(F: int, light: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("room", [99 * 1024, 163 * 1024, 227 * 1024])
-@pytest.mark.parametrize("F", [5, 16, 33, 64, 65, 100, 256, 1000])
+@pytest.mark.parametrize("F", [5, 16, 33, 64, 65, 100, 256])
 def test_tiles_of_thirds_on_smaller_devices(F: int, room: int) -> None:
     """Those of an RTX 4090, an A100 and an H200; and every pass sums up as many at once."""
     sizes = [1, 20, 300, 1024, 10**5]
@@ -311,22 +311,19 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'faster at "medium", (1, 9, 6).' in studies.precision(record)
 
 
-@pytest.mark.parametrize(
-    ("capability", "F", "room"),
-    [(86, 64, 99 * 1024), (86, 1000, 99 * 1024), (90, 256, 227 * 1024), (90, 1000, 227 * 1024)],
-    ids=["RTX 3090", "RTX 3090, strips", "H200", "H200, strips"],
-)
-def test_compiled(capability: int, F: int, room: int, tmp_path: Path) -> None:
-    """Without a device: shared memory is as expected, and large products are not added to."""
+@pytest.mark.parametrize(("capability", "room"), [(86, 99), (90, 227)], ids=["RTX 3090", "H200"])
+def test_compiled(capability: int, room: int, tmp_path: Path) -> None:
+    """Without a device: shared memory suffices, and large products are not added to."""
     script = Path(__file__).parent / "compile_kernels.py"
     settings = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    command = [sys.executable, str(script), str(capability), str(F), str(room)]
+    command = [sys.executable, str(script), str(capability), str(1024 * room)]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    passes = json.loads(done.stdout.splitlines()[-1])
-    assert len(passes) == 2
-    for name, found in passes.items():
-        assert found["shared"] <= found["expected"] <= room
-        # The dot's third operand, what it adds to, is a constant; no scores, none of them.
-        assert bool(found["apart"]) == (name != "strip_gradients")
-        assert all(re.search(r"dot %\w+, %\w+, %cst", line) for line in found["apart"])
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert len(results) == 11
+    for name, shared, apart in results:
+        assert shared <= 1024 * room, name
+        # Where there are scores in full precision; the dot's third operand is a constant.
+        scores = "tf32" not in name and not name.startswith("backward, float32, 1000")
+        assert bool(apart) == scores, name
+        assert all(re.search(r"dot %\w+, %\w+, %cst", line) for line in apart), name

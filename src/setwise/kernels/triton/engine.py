@@ -7,7 +7,7 @@ Sums are always formed in the same order, so the same call gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -221,7 +221,10 @@ def _prepared(
         forward = formed(target, logits, level, owns_keys=False)
         return bias, forward, Forms(forward.others, forward.owners, forward.owners, forward.long)
     logits, target = rows
-    backward = Forms(logits, target, half, half) if halved else None
+    backward = None
+    if halved or (filled and second == "same"):
+        copy = half if halved else target
+        backward = Forms(logits, target, copy, copy)
     return bias, Forms(target, logits, logits, logits), backward
 
 
@@ -255,7 +258,7 @@ def gradients(
         device, B, n_a, n_c, F, owners.dtype, level,
         owns_keys, sigmoid, scale is None, weight is not None, peaks is not None,
     )  # fmt: skip
-    start, grid, tiles, splits, per_split, second, strips = walk
+    splits, strips = walk.splits, walk.strips
     result = torch.empty(B, n_a, F, device=device, dtype=dtype)
     unwanted = sigmoid or (splits > 1 and not owns_keys)
     results = result, result if unwanted else torch.empty(B, n_a, device=device)
@@ -269,17 +272,13 @@ def gradients(
     unread = owner_term
     per_set = unread if scale is None else scale
     terms = (owner_term, other_term, per_set, unread if weight is None else weight)
-    tail = (per_split, B, scale_set, scale_row, factor)
+    tail = (walk.per_split, B, scale_set, scale_row, factor)
     if forms is None:
-        forms = formed(owners, others, level, owns_keys, second)
-
-    def put_together(first: int) -> None:
-        start, grid = plans.gradients_of_pieces(B * rows, F, owns_keys, sigmoid)
-        start(grid, (*written, owners, *results), (B * rows, splits, rows, n_a, first))
-
+        forms = formed(owners, others, level, owns_keys, walk.second)
+    walked: Iterable[int] = (0,)
     if F <= points.MAX_FEATURES:
         numbers = (n_a, n_c, forms.others.shape[2], *tail)
-        start(grid, (owners, forms.others, *terms, *written), numbers)
+        walk.start(walk.grid, (owners, forms.others, *terms, *written), numbers)
     else:
         largest = unread
         if owns_keys and forms.second.dtype == torch.float16:
@@ -289,49 +288,42 @@ def gradients(
             lse, M, N = (other_term, n_c, n_a) if owns_keys else (owner_term, n_a, n_c)
             per_query = weight if weight is not None else scale if scale_row else None
             kept = matters(peaks, lse, per_query, N)
-            visits = tiles_to_visit(kept, M, N, F, tiles, owns_keys, per_split)
-        if strips is not None:
-            after = put_together if splits > 1 else None
-            sizes = B, n_a, n_c
-            _strip_by_strip(walk, forms, terms, largest, visits, written, sizes, tail, after)
-            return results
-        start(grid, (*forms, *terms, largest, *visits, *written), (n_a, n_c, *tail))
-    if splits > 1:
-        put_together(0)
+            visits = tiles_to_visit(kept, M, N, F, walk.tiles, owns_keys, walk.per_split)
+        options = (*terms, largest, *visits)
+        if strips is None:
+            walk.start(walk.grid, (*forms, *options, *written), (n_a, n_c, *tail))
+        else:
+            walked = _strip_by_strip(walk, strips, forms, options, written, (n_a, n_c, *tail))
+    for first in walked:
+        if splits > 1:
+            join, grid = plans.gradients_of_pieces(B * rows, F, owns_keys, sigmoid)
+            join(grid, (*written, owners, *results), (B * rows, splits, rows, n_a, first))
     return results
 
 
 def _strip_by_strip(
     walk: plans.Walk,
+    strips: plans.Strips,
     forms: Forms,
-    terms: tuple[Tensor, ...],
-    largest: Tensor,
-    visits: tuple[Tensor, Tensor],
+    options: tuple[Tensor, ...],
     written: tuple[Tensor, Tensor],
-    sizes: tuple[int, int, int],
-    tail: tuple[int | float, ...],
-    after: Callable[[int], None] | None,
-) -> None:
-    """A walk whose weights are kept, of a strip of owners at a time; ``after`` each of them."""
-    strips, (B, n_a, n_c) = walk.strips, sizes
-    assert strips is not None
-    device, tiles = forms.owners.device, walk.tiles
-    places = blocks_in(n_c, tiles.c)
-    parts = (3,) if forms.owners.dim() == 4 else ()
-    shape = *parts, B, strips.owners, places * tiles.c
-    weights = torch.empty(shape, device=device, dtype=forms.second.dtype)
-    totals = torch.empty(places, B, strips.owners, device=device)
+    numbers: tuple[int | float, ...],
+) -> Iterator[int]:
+    """The first owner of each strip, after its walk; see `strips`."""
+    n_a, n_c = forms.owners.shape[-2], forms.others.shape[-2]
+    *parts, B = forms.owners.shape[:-2]
+    width, device = blocks_in(n_c, walk.tiles.c), forms.owners.device
+    weights = torch.empty(
+        *parts, B, strips.owners, width * walk.tiles.c, device=device, dtype=forms.second.dtype
+    )
+    totals = torch.empty(width, B, strips.owners, device=device)
     elements = forms.owners, forms.others, forms.long
     kept = weights, totals, forms.second, forms.owners, forms.long
     for first in range(0, n_a, strips.owners):
-        numbers = (n_a, n_c, *tail, first, strips.owners)
-        programs = B * blocks_in(min(strips.owners, n_a - first), tiles.a)
-        scores = (*elements, *terms, largest, *visits, weights, totals)
-        strips.weights((programs, places, 1), scores, numbers)
-        products = (*kept, *terms[2:], largest, *visits, *written)
-        walk.start((programs, walk.grid[1], 1), products, numbers)
-        if after is not None:
-            after(first)
+        place = (*numbers, first, strips.owners)
+        strips.start(strips.grid, (*elements, *options, weights, totals), place)
+        walk.start(walk.grid, (*kept, *options[2:], *written), place)
+        yield first
 
 
 def precision(dtype: torch.dtype) -> str:

@@ -23,7 +23,7 @@ class Forms(NamedTuple):
     owners: Tensor
     others: Tensor
     second: Tensor
-    long: Tensor  # not read but in full float32
+    long: Tensor  # in full float32; else some tensor, which is not read
 
 
 def formed(
@@ -39,12 +39,13 @@ def formed(
         owners, others = (keys, queries) if owns_keys else (queries, keys)
         return Forms(owners, others, others, long)
     row = plans.row_of(F, owners.dtype, level)
-    copy = filled_up(others, row)
+    rows = filled_up(others, row)
+    copy = rows
     if second == "half":
         copy = filled_up(others.half(), plans.row_of(F, torch.float16, level))
     elif second == "transposed":
         copy = others.mT.contiguous()
-    return Forms(filled_up(owners, row), filled_up(others, row), copy, copy)
+    return Forms(filled_up(owners, row), rows, copy, copy)
 
 
 def filled_up(elements: Tensor, row: int) -> Tensor:

@@ -41,9 +41,10 @@ class Plan(NamedTuple):
 
 
 class Strips(NamedTuple):
-    """For weights that are kept for a strip of as many owners at a time; see `strips`."""
+    """The launch for the weights of a strip of as many owners; see `strips`."""
 
-    weights: Launcher
+    start: Launcher
+    grid: tuple[int, int, int]
     owners: int
 
 
@@ -55,9 +56,9 @@ class Walk(NamedTuple):
     tiles: Tiles
     splits: int
     per_split: int
-    # How `products.gradients` gets the operand of its second product.
+    # How the operand of the second product is given; see `products.gradients`.
     second: str = "same"
-    # If there are, the walk is over their weights, and the tiles are those of the weights.
+    # If there are, this is the walk of one strip, and the tiles are those of its weights.
     strips: Strips | None = None
 
 
@@ -317,14 +318,14 @@ def _strips(
         "PRECISION": precision,
     }
     start = launcher(strips.gradients, constants, walk.warps, walk.stages)
-    grid = (programs, splits * chunks, 1)
-    return Walk(start, grid, tiles, splits, per_split, second, Strips(weights, owners))
+    kept = Strips(weights, (programs * blocks_in(n_c, tiles.c), 1, 1), owners)
+    return Walk(start, (programs, splits * chunks, 1), tiles, splits, per_split, second, kept)
 
 
 def second_operand(
     n_c: int, F: int, dtype: torch.dtype, precision: str, probabilities: bool
 ) -> str:
-    """How `products.gradients` gets the operand of its second product, n_c others; see there."""
+    """How the operand of the second product, n_c others, is given; see `products.gradients`."""
     if F <= points.MAX_FEATURES or dtype != torch.float32 or n_c < 64 or precision == "float32":
         return "same"
     return "half" if probabilities else "transposed"

@@ -18,8 +18,9 @@ def prepare(
 ):  # fmt: skip
     """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type.
 
-    With HALVED, HALF gets the m rows of X in float16, in rows of length HALF_ROW. Unless ROW is F,
-    Z_ROWS and X_ROWS get Z and X in rows of that length, filled up with zeros.
+    With HALVED, HALF gets the m rows of X in float16, in rows of length HALF_ROW; what follows F
+    numbers is for alignment, and counts for nothing. Unless ROW is F, Z_ROWS and X_ROWS get Z and X
+    in rows of that length, filled up with zeros, which are multiplied.
     """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)

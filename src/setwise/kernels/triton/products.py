@@ -155,10 +155,10 @@ def gradients(
     `pieces.gradients`.
 
     In "float32" the second product, weights times C, is formed of thirds as well. Else SECOND says
-    how it gets its C. "same": the tile of the first
-    product, or another of its kind. "transposed": tensor cores take 32-bit operands only with the
-    summed dimension contiguous, so C_T is C transposed. "half": C_T is C in float16, which has the
-    mantissa of tf32 at twice its speed. That needs a C in [0, 1], as the target of a Bernoulli is.
+    how it gets its C. "same": the tile of the first product, or another of its kind. "transposed":
+    tensor cores take 32-bit operands only with the summed dimension contiguous, so C_T is C
+    transposed. "half": C_T is C in float16, which has the mantissa of tf32 at twice its speed. That
+    needs a C in [0, 1], as the target of a Bernoulli is.
     With SCALED, weights in float16 are brought into its range by the largest |g|, which is
     ``|factor LARGEST|`` (g is applied last where the owners are queries).
 

@@ -31,7 +31,7 @@ from setwise.kernels.triton.tiles import Tiles, blocks_in, product_blocks
 # A tile is left out if its weights are all below 2^-CUTOFF_BITS / N. The weights of a query add up
 # to 1, and those it loses to less than 2^-40: 16 bits below the rounding of float32, and further
 # below that of tf32 and of types of 16 bits. Of M = N queries, a key loses no more. Where weights
-# are multiplied in float16 (see `products.HALF_RANGE`), those below 2^-40 are zero in any case.
+# are multiplied in float16 (see `weights.HALF_RANGE`), those below 2^-40 are zero in any case.
 CUTOFF_BITS = 40
 
 # Least B M N F. A shorter call is over before the host has started the steps that build the lists.

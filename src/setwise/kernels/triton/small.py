@@ -10,18 +10,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.scores import tile
 from setwise.kernels.triton.thirds import add_product, product, thirds
 from setwise.kernels.triton.weights import LN_2, LOG2_E, as_multiplied
 
 MAX_ELEMENTS = 64
 # Up to so many, a product of tiles, which has 16 rows at least, would be mostly padding.
 FEW_ELEMENTS = 8
-
-
-@triton.jit
-def _tile(X, rows, columns, rows_ok, F: tl.constexpr):
-    ok = rows_ok[:, None] & (columns < F)[None, :]
-    return tl.load(X + rows[:, None] * F + columns[None, :], mask=ok, other=0.0)
 
 
 @triton.jit
@@ -53,8 +48,9 @@ def _weights(
 ):  # fmt: skip
     """From ``s = X . Z``: stores the loss, and returns ``p_ij`` and the weight of each target.
 
-    If s and bias are of float64, as long as they are large; what counts are small differences of
-    them. The terms are stored relative to the largest bias.
+    In full precision s and bias come in float64. They are large if there are many features, and
+    what counts are their differences: once the largest score of a target has been subtracted, all
+    is in float32. For the same reason terms are stored relative to the largest bias.
     """
     bias = tl.where(j < N, bias, float("-inf"))
     if MASKED:
@@ -96,7 +92,7 @@ def set_cross_entropy(
     bias = tl.zeros([BLOCK_N], tl.float64 if PRECISION == "float32" else tl.float32)
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
-        x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
+        x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
         bias -= tl.sum(_softplus(z.to(tl.float32), f, F, bias.dtype), 1)
         if PRECISION == "float32":
             s, lost = _add_thirds(s, lost, x, tl.trans(z))
@@ -118,7 +114,7 @@ def set_cross_entropy(
             p_high, p_middle, p_low = thirds(p)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
-            x, z = _tile(X, i, f, i < M, F), _tile(Z, j, f, j < N, F)
+            x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
             if PRECISION == "float32":
                 x_high, x_middle, x_low = thirds(x)
                 d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
@@ -148,8 +144,8 @@ def few_elements(
     softplus = tl.zeros([BLOCK_N, BLOCK_F], tl.float32)
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
-        x = _tile(X, i, f, i < M, F).to(tl.float32)
-        z = _tile(Z, j, f, j < N, F).to(tl.float32)
+        x = tile(X, i, f, i < M, F, False).to(tl.float32)
+        z = tile(Z, j, f, j < N, F, False).to(tl.float32)
         products += x[:, None, :] * z[None, :, :]
         softplus += _softplus(z, f, F, tl.float32)
     s, bias = tl.sum(products, 2), -tl.sum(softplus, 1)
@@ -161,8 +157,8 @@ def few_elements(
         total = tl.sum(p, 0)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
-            x = _tile(X, i, f, i < M, F).to(tl.float32)
-            z = _tile(Z, j, f, j < N, F).to(tl.float32)
+            x = tile(X, i, f, i < M, F, False).to(tl.float32)
+            z = tile(Z, j, f, j < N, F, False).to(tl.float32)
             d = tl.sum(p[:, :, None] * x[:, None, :], 0) - total[:, None] * tl.sigmoid(z)
             ok = (j < N)[:, None] & (f < F)[None, :]
             tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)

@@ -4,7 +4,7 @@ A program of `products.gradients` computes the scores of its owners anew, and ha
 of some hundred features. Of more, several programs would have to share the owners, and each of them
 would compute the same scores. Here the weights of a strip of owners are computed once and kept in
 memory until they have been multiplied. A strip is narrow enough that its weights take no more
-memory than the sets.
+memory than the sets, unless it is a single tile.
 
 Legend as in `products`: owners A, which get a gradient; others C; n_a and n_c of them in a set.
 """
@@ -43,10 +43,13 @@ def weights(
     TOTAL [tile of others, b, strip]. One program a tile; the tiles in a LIST are put side by side,
     at the start of their split, and the space of the others is left as it is.
     """
-    blocks = tl.cdiv(tl.minimum(strip, n_a - first), BLOCK_A)
-    b = (tl.program_id(0) // blocks).to(tl.int64)
-    block, place = tl.program_id(0) % blocks, tl.program_id(1)
-    c0 = place * BLOCK_C
+    blocks, places = strip // BLOCK_A, tl.cdiv(n_c, BLOCK_C)
+    # All along one dimension: the others of a grid end at 65535.
+    b = (tl.program_id(0) // (blocks * places)).to(tl.int64)
+    place, block = tl.program_id(0) // blocks % places, tl.program_id(0) % blocks
+    a0, c0 = first + block * BLOCK_A, place * BLOCK_C
+    if a0 >= n_a:
+        return  # the last strip may have fewer owners
     if LISTED:
         split = c0 // others_per_split
         nth = place - split * others_per_split // BLOCK_C
@@ -60,7 +63,6 @@ def weights(
     SCALE += b * scale_set
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a_apart, c_apart = tl.cast(batch, tl.int64) * n_a * ROW, tl.cast(batch, tl.int64) * n_c * ROW
-    a0 = first + block * BLOCK_A
     a, c = a0 + tl.arange(0, BLOCK_A), c0 + tl.arange(0, BLOCK_C)
     if OWNS_KEYS:
         LONG += b * n_c + c0
@@ -85,7 +87,7 @@ def weights(
         s, alpha, gamma, SCALE, WEIGHT, c, c < n_c, scale_row, factor, largest,
         OWNS_KEYS, UNIT, WEIGHTED, SCALED,
     )  # fmt: skip
-    width = tl.num_programs(1) * BLOCK_C
+    width = places * BLOCK_C
     row = b * strip + block * BLOCK_A + tl.arange(0, BLOCK_A)
     P += row[:, None] * width + place * BLOCK_C + tl.arange(0, BLOCK_C)[None, :]
     if PRECISION == "float32":
@@ -118,9 +120,11 @@ def gradients(
     P and TOTAL come from tiles of TILE_C others, BLOCK_C of which are multiplied at a time. C, in
     rows of length C_ROW, is of the kind of P, and TRANSPOSED to [b, F, n_c] if that is tf32.
     """
-    blocks, chunks = tl.cdiv(tl.minimum(strip, n_a - first), BLOCK_A), tl.cdiv(F, BLOCK_D)
+    blocks, chunks = strip // BLOCK_A, tl.cdiv(F, BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     block = tl.program_id(0) % blocks
+    if first + block * BLOCK_A >= n_a:
+        return
     chunk, split = tl.program_id(1) % chunks, tl.program_id(1) // chunks
     start = split * others_per_split
     end = tl.minimum(start + others_per_split, n_c)

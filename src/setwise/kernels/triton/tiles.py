@@ -87,7 +87,9 @@ def backward_tiles(
     room: int,
     unit: bool = False,
 ) -> Tiles:
-    """For the walk of n_a owners over n_c others of MOST_FEATURES_AT_ONCE, kept in registers.
+    """For the walk of n_a owners over n_c others; all features of an owner stay in registers.
+
+    There are MOST_FEATURES_AT_ONCE at most.
 
     ``half`` says that float32 others come as a copy in float16 as well; see `products.gradients`.
     Else the copy is of 32 bits, and as many others would not fit. ``room`` is the shared memory of
@@ -99,6 +101,7 @@ def backward_tiles(
         return Tiles(
             a=16, c=_fit(n_c, c), f=F, d=F, warps=warps, stages=2, per_processor=24, piece=256
         )
+    assert F <= MOST_FEATURES_AT_ONCE
     if precision == "float32":
         return _fitting(_backward_of_thirds(n_a, n_c, F), F, room)
     d = _fit(F, 256)
@@ -198,7 +201,8 @@ def strip_tiles(
     room, exact = shared_memory(device), precision == "float32"
     size = 6 if exact else kind.itemsize
     tiles = forward_tiles(n_a, n_c, F, dtype, precision, room)
-    most = (n_a + n_c) * F * dtype.itemsize // (n_c * size)
+    width = blocks_in(n_c, tiles.c) * tiles.c
+    most = (n_a + n_c) * F * dtype.itemsize // (width * size)
     strips = blocks_in(n_a, max(tiles.a, most // tiles.a * tiles.a))
     owners = blocks_in(blocks_in(n_a, strips), tiles.a) * tiles.a
     large = tiles.a == 128 and not exact
