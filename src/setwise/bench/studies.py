@@ -77,7 +77,8 @@ def precision(record: Record) -> str:
             found = [
                 f"{ran[setting][name]['errors'][data][what]:.0e}"
                 for what in ("loss", "gradient")
-                for setting, name in [("highest", n) for n in contenders] + [("medium", "setwise")]
+                for setting, names in (("highest", contenders), ("medium", contenders[1:]))
+                for name in names
             ]
             errors.append([shape, data, *found])
     titles = [
@@ -88,7 +89,7 @@ def precision(record: Record) -> str:
     erring = [
         f"{what}: {name}"
         for what in ("loss", "gradient")
-        for name in (*contenders, 'setwise at "medium"')
+        for name in (*contenders, 'compiled at "medium"', 'setwise at "medium"')
     ]
     where = [f"at {case}, {', '.join(found)}" for case, found in slower.items() if found]
     return "\n".join(
