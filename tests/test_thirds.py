@@ -304,8 +304,8 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
                     assert all(0 <= error <= limit for error in errors.values())
     text = studies.precision(record)
     assert "commit c0ffee" in text
-    assert text.count("| (1, 70, 20) | 2.00 | 2.00 | 1.0x |") == 1
-    assert text.count("confident") == 2
+    assert text.count("| (1, 70, 20) | 2.00 / 2.00: 1.0x | 2.00 / 2.00: 1.0x |") == 1
+    assert text.count("confident") == 4
     assert "faster nowhere" in text
     record["rows"][0]["ran"]["medium"]["compiled"]["ms"]["random"] = 1.0
     assert 'faster at "medium", (1, 9, 6).' in studies.precision(record)

@@ -61,49 +61,50 @@ def precision(record: Record) -> str:
     header, rows = record["header"], record["rows"]
     plain, soft, _ = header["data"]
     contenders = ("dense", "compiled", "setwise")
-    times, memory, errors = [], [], []
-    slower: dict[str, list[str]] = {}
+    cases = {
+        '"highest"': ("highest", plain),
+        '"highest" with soft targets': ("highest", soft),
+        '"medium"': ("medium", plain),
+    }
+    erring = [("highest", name) for name in contenders]
+    erring += [("medium", name) for name in contenders[1:]]
+    errors: dict[str, list[list[str]]] = {"loss": [], "gradient": []}
+    times, memory = [], []
+    slower: dict[str, list[str]] = {case: [] for case in cases}
     for row in rows:
         shape, ran = f"({', '.join(map(str, row['shape']))})", row["ran"]
         line = [shape]
-        for setting, data in (("highest", plain), ("highest", soft), ("medium", plain)):
+        for case, (setting, data) in cases.items():
             peer, ours = (ran[setting][name]["ms"][data] for name in contenders[1:])
-            case = f'"{setting}"' if data == plain else f'"{setting}" with soft targets'
-            slower.setdefault(case, []).extend([shape] if peer < ours else [])
-            line += [number(peer), number(ours), ratio(peer / ours)]
+            slower[case] += [shape] if peer < ours else []
+            line.append(f"{number(peer)} / {number(ours)}: {ratio(peer / ours)}")
         times.append(line)
         memory.append([shape, *(number(ran["highest"][name]["peak_mb"]) for name in contenders)])
         for data in header["data"]:
-            found = [
-                f"{ran[setting][name]['errors'][data][what]:.0e}"
-                for what in ("loss", "gradient")
-                for setting, names in (("highest", contenders), ("medium", contenders[1:]))
-                for name in names
-            ]
-            errors.append([shape, data, *found])
-    titles = [
-        f"{case}: {what}"
-        for case in ("highest", "soft targets", "medium")
-        for what in ("compiled, ms", "setwise, ms", "ratio")
-    ]
-    erring = [
-        f"{what}: {name}"
-        for what in ("loss", "gradient")
-        for name in (*contenders, 'compiled at "medium"', 'setwise at "medium"')
-    ]
+            for what, table in errors.items():
+                found = [ran[setting][name]["errors"][data][what] for setting, name in erring]
+                table.append([shape, data, *(f"{error:.0e}" for error in found)])
     where = [f"at {case}, {', '.join(found)}" for case, found in slower.items() if found]
+    titles = ["(B, N, F)", "outputs"]
+    titles += [name if at == "highest" else f'{name}, "medium"' for at, name in erring]
     return "\n".join(
         [
-            *markdown(["(B, N, F)", *titles], times),
+            "Milliseconds, compiled / setwise, and how many times faster that is:",
+            "",
+            *markdown(["(B, N, F)", *cases], times),
             "",
             wrapped(f"The compiled dense loss is faster {'; '.join(where) or 'nowhere'}."),
             'Peak memory above the inputs at "highest", MB:',
             "",
             *markdown(["(B, N, F)", *contenders], memory),
             "",
-            "Errors:",
+            "Errors of the loss:",
             "",
-            *markdown(["(B, N, F)", "outputs", *erring], errors),
+            *markdown(titles, errors["loss"]),
+            "",
+            "Errors of the gradient:",
+            "",
+            *markdown(titles, errors["gradient"]),
             "",
             wrapped(
                 f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, "

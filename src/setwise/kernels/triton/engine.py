@@ -312,11 +312,11 @@ def _strip_by_strip(
     """The first owner of each strip, after its walk; see `strips`."""
     n_a, n_c = forms.owners.shape[-2], forms.others.shape[-2]
     *parts, B = forms.owners.shape[:-2]
-    width, device = blocks_in(n_c, walk.tiles.c), forms.owners.device
+    tiles, device = blocks_in(n_c, walk.tiles.c), forms.owners.device
     weights = torch.empty(
-        *parts, B, strips.owners, width * walk.tiles.c, device=device, dtype=forms.second.dtype
+        *parts, B, strips.owners, tiles * walk.tiles.c, device=device, dtype=forms.second.dtype
     )
-    totals = torch.empty(width, B, strips.owners, device=device)
+    totals = torch.empty(tiles, B, strips.owners, device=device)
     elements = forms.owners, forms.others, forms.long
     kept = weights, totals, forms.second, forms.owners, forms.long
     for first in range(0, n_a, strips.owners):
