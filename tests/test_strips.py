@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from tf32 import held_by_tf32
 from walks import set_processors, watch_splits, watch_walks
 
 pytest.importorskip("triton")
@@ -76,6 +77,8 @@ def agree(z: Tensor, x: Tensor, kind: str, weight: Tensor | None = None, **optio
     """To float64 as near as the dense float32 is, and what the kind may add."""
     if kind == "float16":
         z, x = z.half(), x.half()
+    elif kind == "tf32":
+        z, x = held_by_tf32(z), held_by_tf32(x)
     ours = gradients(z, x, impl="triton", weight=weight, **options)
     usual = gradients(z.float(), x.float(), impl="reference", weight=weight, **options)
     if weight is not None:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 import setwise as sw
 from setwise.kernels import dispatch, operators, reference
+from tf32 import cut_off, held_by_tf32
 from walks import set_processors, watch_splits
 
 pytest.importorskip("triton")
@@ -136,7 +137,10 @@ def test_engine_in_every_precision(
 ) -> None:
     """At "medium" the second product of the backward pass reads a transposed copy."""
     set_precision(precision)
-    compare(value_and_gradients, operands(*shape, masked=True), extra)
+    leaves = operands(*shape, masked=True)
+    if precision == "medium":
+        leaves = [held_by_tf32(t) for t in leaves]
+    compare(value_and_gradients, leaves, extra)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +276,8 @@ def test_set_cross_entropy_in_split_walks(
         leaves = [t.half() for t in leaves]
     else:
         set_precision(precision)
+    if precision == "medium":
+        leaves = [held_by_tf32(t) for t in leaves]
     extra = EXACT if precision == "highest" else HALF
     compare(loss_to(0, 1, reduction="none", **masks(*shape)), leaves, extra)
     compare(loss_to(0), leaves[:2], extra)
@@ -355,12 +361,44 @@ def test_set_cross_entropy_in_every_precision(
 ) -> None:
     """At "medium" the second product of the backward pass is in float16."""
     set_precision(precision)
-    compare(loss_to(0, **masks(*shape)), arguments(*shape), extra)
+    leaves = arguments(*shape)
+    if precision == "medium":
+        leaves = [held_by_tf32(t) for t in leaves]
+    compare(loss_to(0, **masks(*shape)), leaves, extra)
 
 
 def test_small_sets_in_tf32(set_precision: Callable[[str], None]) -> None:
     set_precision("medium")
-    compare(loss_to(0), arguments(2, 20, 30, 9), HALF)
+    compare(loss_to(0), [held_by_tf32(t) for t in arguments(2, 20, 30, 9)], HALF)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.5], ids=["fused", "general"])
+@pytest.mark.parametrize("shape", [(1, 20, 100), (1, 70, 100), (1, 70, 301)], ids=str)
+def test_numbers_are_rounded_to_tf32(
+    shape: tuple[int, int, int],
+    temperature: float,
+    set_precision: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tensor cores would cut them off, and the large terms of confident outputs add that up."""
+    set_precision("medium")
+    cut_off(monkeypatch)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(shape, generator=generator).round()
+    z = torch.randn(shape, generator=generator) + 10 * (2 * x - 1)
+    z[..., 0] *= -1
+
+    def loss(impl: Any, z: Tensor, x: Tensor) -> Tensor:
+        return sw.set_cross_entropy(z, x, impl=impl, temperature=temperature).double()
+
+    def error(value: Tensor) -> float:
+        return ((value - exact) / exact).abs().item()
+
+    exact = loss("reference", z.double(), x.double())
+    shorter = (z.view(torch.int32) & -8192).view(torch.float32)
+    lost = (x.double() * (z - shorter)).sum() / len(x)  # of scores, which are all but the loss
+    assert error(exact + lost) > 0.01
+    assert error(loss("triton", z, x)) < 0.001
 
 
 @pytest.mark.parametrize("shape", [*SMALL, *LARGE, (1, 256, 256, 256)], ids=str)

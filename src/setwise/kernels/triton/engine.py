@@ -209,20 +209,20 @@ def _prepared(
     if halved:
         half_row = plans.row_of(F, torch.float16, level)
         half = torch.empty(B, M, half_row, device=device, dtype=torch.float16)
-    row = plans.row_of(F, target.dtype, level)
-    filled = None if exact or row == F else row
-    start, grid = plans.prepare(B, M, N, F, valid is not None, halved, filled)
+    copied = plans.copies(F, target.dtype, level)
+    row = plans.row_of(F, target.dtype, level) if copied else None
+    start, grid = plans.prepare(B, M, N, F, valid is not None, halved, row)
     mask = bias if valid is None else valid.view(torch.uint8)
     rows = [logits, target]
-    if filled:
-        rows = [torch.empty(B, n, filled, device=device, dtype=target.dtype) for n in (N, M)]
+    if row is not None:
+        rows = [torch.empty(B, n, row, device=device, dtype=target.dtype) for n in (N, M)]
     start(grid, (logits, target, mask, bias, half, *rows), (B * N, B * M))
     if exact:
         forward = formed(target, logits, level, owns_keys=False)
         return bias, forward, Forms(forward.others, forward.owners, forward.owners, forward.long)
     logits, target = rows
     backward = None
-    if halved or (filled and second == "same"):
+    if halved or (copied and second == "same"):
         copy = half if halved else target
         backward = Forms(logits, target, copy, copy)
     return bias, Forms(target, logits, logits, logits), backward

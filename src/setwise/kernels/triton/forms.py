@@ -1,4 +1,4 @@
-"""The forms in which kernels read elements: by columns, in thirds, filled up, as copies."""
+"""The forms in which kernels read elements: by columns, in thirds, rounded, filled up."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Forms(NamedTuple):
     """Owners and others as a kernel reads them, the latter also as its second product does.
 
     Points: others by columns. Products in full float32: the `thirds` of both, and which queries
-    have more than a high third. Products in tf32: as they are, and others in float16 or transposed;
-    see `products.gradients`.
+    have more than a high third. Products in tf32: rounded to it, and others in float16 or
+    transposed; see `products.gradients`.
     """
 
     owners: Tensor
@@ -38,20 +38,33 @@ def formed(
         queries, keys, long = thirds_of(*((others, owners) if owns_keys else (owners, others)))
         owners, others = (keys, queries) if owns_keys else (queries, keys)
         return Forms(owners, others, others, long)
-    row = plans.row_of(F, owners.dtype, level)
-    rows = filled_up(others, row)
+    owners, rows = rows_of(owners, others)
     copy = rows
     if second == "half":
-        copy = filled_up(others.half(), plans.row_of(F, torch.float16, level))
+        copy = _half(others)
     elif second == "transposed":
-        copy = others.mT.contiguous()
-    return Forms(filled_up(owners, row), rows, copy, copy)
+        copy = rows[..., :F].mT.contiguous()
+    return Forms(owners, rows, copy, copy)
 
 
-def filled_up(elements: Tensor, row: int) -> Tensor:
-    """Elements [B, n, F] in rows of that length."""
-    lacking = row - elements.shape[2]
-    return F_.pad(elements, (0, lacking)) if lacking else elements
+def rows_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """As products of tf32 read [B, n, F] and [B, m, F], those of 16 bits included; see `plans`."""
+    (B, n, F), m, dtype = x.shape, y.shape[1], x.dtype
+    if not plans.copies(F, dtype, "tf32"):
+        return x, y
+    row = plans.row_of(F, dtype, "tf32")
+    x_rows, y_rows = (torch.empty(B, k, row, device=x.device, dtype=dtype) for k in (n, m))
+    start, grid = plans.rows(B * n, B * m, F, row)
+    start(grid, (x, y, x_rows, y_rows), (B * n, B * m))
+    return x_rows, y_rows
+
+
+def _half(elements: Tensor) -> Tensor:
+    """In float16, in rows that are aligned."""
+    F = elements.shape[2]
+    lacking = plans.row_of(F, torch.float16, "tf32") - F
+    half = elements.half()
+    return F_.pad(half, (0, lacking)) if lacking else half
 
 
 def thirds_of(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from setwise.kernels.triton import pieces, points, preparation, products, small, strips, thirds
+from setwise.kernels.triton import (
+    pieces,
+    points,
+    preparation,
+    products,
+    rounding,
+    small,
+    strips,
+    thirds,
+)
 from setwise.kernels.triton.launch import Launcher, launcher
 from setwise.kernels.triton.skipping import peaks_shape
 from setwise.kernels.triton.thirds import row_length
@@ -108,12 +117,21 @@ def split(n: int, m: int, F: int) -> Plan:
 
 
 @_remembered
+def rows(n: int, m: int, F: int, row: int) -> Plan:
+    """For copies of n and of m rows; see `rounding.rows`."""
+    block_f = min(power_of_2(row), 1024)
+    constants = {"F": F, "ROW": row, "BLOCK_A": 1024 // block_f, "BLOCK_F": block_f}
+    start = launcher(rounding.rows, constants, 4, 1)
+    return Plan(start, (blocks_in(max(n, m), 1024 // block_f), 1, 1))
+
+
+@_remembered
 def prepare(
     B: int, M: int, N: int, F: int, masked: bool, targets_too: bool, row: int | None = None
 ) -> Plan:
     """For what Bernoulli elements want before a walk: `points.prepare`, `preparation.prepare`.
 
-    ``row`` is the length of a row that both sets get, if it is another than F.
+    ``row`` is the length of a row in copies of both sets, if there are to be any.
     """
     constants: dict[str, Any] = {"MASKED": masked}
     if F <= points.MAX_FEATURES:
@@ -124,8 +142,13 @@ def prepare(
     block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
     blocks = blocks_in(B * (max(M, N) if targets_too or row else N), block_a)
-    constants |= {"HALVED": targets_too, "F": F, "HALF_ROW": row_of(F, torch.float16, "tf32")}
-    constants |= {"ROW": row or F, "BLOCK_A": block_a, "BLOCK_F": block_f}
+    constants |= {"HALVED": targets_too, "COPIED": row is not None, "F": F}
+    constants |= {
+        "HALF_ROW": row_of(F, torch.float16, "tf32"),
+        "ROW": row or F,
+        "BLOCK_A": block_a,
+        "BLOCK_F": block_f,
+    }
     return Plan(launcher(preparation.prepare, constants, 4, 1), (blocks, 1, 1))
 
 
@@ -329,6 +352,11 @@ def second_operand(
     if F <= points.MAX_FEATURES or dtype != torch.float32 or n_c < 64 or precision == "float32":
         return "same"
     return "half" if probabilities else "transposed"
+
+
+def copies(F: int, dtype: torch.dtype, precision: str) -> bool:
+    """Whether those kernels read copies at that precision: rounded to tf32, or filled up."""
+    return precision == "tf32" and (dtype == torch.float32 or row_of(F, dtype, precision) != F)
 
 
 def row_of(F: int, dtype: torch.dtype, precision: str) -> int:

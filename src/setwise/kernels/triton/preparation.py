@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.rounding import as_tf32
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 LEAST_FLOAT = tl.constexpr(-3.4028234663852886e38)
@@ -13,14 +14,14 @@ LEAST_FLOAT = tl.constexpr(-3.4028234663852886e38)
 @triton.jit
 def prepare(
     Z, X, VALID, BIAS, HALF, Z_ROWS, X_ROWS, n, m,
-    MASKED: tl.constexpr, HALVED: tl.constexpr, F: tl.constexpr, HALF_ROW: tl.constexpr,
-    ROW: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
+    MASKED: tl.constexpr, HALVED: tl.constexpr, COPIED: tl.constexpr, F: tl.constexpr,
+    HALF_ROW: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type.
 
     With HALVED, HALF gets the m rows of X in float16, in rows of length HALF_ROW; what follows F
-    numbers is for alignment, and counts for nothing. Unless ROW is F, Z_ROWS and X_ROWS get Z and X
-    in rows of that length, filled up with zeros, which are multiplied.
+    numbers is for alignment, and counts for nothing. With COPIED, Z_ROWS and X_ROWS get Z and X in
+    rows of length ROW, as tf32 and filled up with zeros, which are multiplied.
     """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)
@@ -35,16 +36,16 @@ def prepare(
         beyond = LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
         softplus = tl.maximum(z, 0.0).to(total.dtype) + beyond.to(total.dtype)
         total += tl.sum(tl.where(ok, softplus, 0.0), 1)
-        if HALVED or ROW != F:
+        if HALVED or COPIED:
             ok = (a < m)[:, None] & (f < F)[None, :]
             x = tl.load(X + at, mask=ok, other=0.0)
         if HALVED:
             tl.store(HALF + a[:, None] * HALF_ROW + f[None, :], x.to(tl.float16), mask=ok)
-        if ROW != F:
+        if COPIED:
             at = a[:, None] * ROW + f[None, :]
             there = (f < ROW)[None, :]
-            tl.store(Z_ROWS + at, given, mask=(a < n)[:, None] & there)
-            tl.store(X_ROWS + at, x, mask=(a < m)[:, None] & there)
+            tl.store(Z_ROWS + at, as_tf32(given), mask=(a < n)[:, None] & there)
+            tl.store(X_ROWS + at, as_tf32(x), mask=(a < m)[:, None] & there)
     bias = -total
     if MASKED:
         bias = tl.where(tl.load(VALID + a, mask=a < n, other=1) != 0, bias, float("-inf"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.rounding import as_tf32
 from setwise.kernels.triton.scores import tile
 from setwise.kernels.triton.thirds import add_product, product, thirds
 from setwise.kernels.triton.weights import LN_2, LOG2_E, as_multiplied
@@ -97,7 +98,7 @@ def set_cross_entropy(
         if PRECISION == "float32":
             s, lost = _add_thirds(s, lost, x, tl.trans(z))
         else:
-            s = tl.dot(x, tl.trans(z), s, input_precision=PRECISION)
+            s = tl.dot(as_tf32(x), tl.trans(as_tf32(z)), s, input_precision=PRECISION)
     if PRECISION == "float32":
         s = s.to(tl.float64) - lost.to(tl.float64)
     p, w = _weights(
@@ -119,7 +120,7 @@ def set_cross_entropy(
                 x_high, x_middle, x_low = thirds(x)
                 d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
             else:
-                d = tl.dot(p, x, input_precision=PRECISION)
+                d = tl.dot(p, as_tf32(x), input_precision=PRECISION)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
             d *= factor * largest
             ok = (j < N)[:, None] & (f < F)[None, :]

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from setwise.kernels.triton.launch import INTERPRETED
+from setwise.kernels.triton.rounding import rounded
 
 # Triton's interpreter multiplies bfloat16 wrongly; there the same numbers are held in float32.
 DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
@@ -34,19 +35,10 @@ def row_length(F: int) -> int:
 @triton.jit
 def thirds(x):
     """The high, middle and low third of each number."""
-    bits = x.to(tl.int32, bitcast=True)
-    # What would round to infinity is cut off, and NaN stays NaN.
-    rounds = (bits & 0x7FFFFFFF) < 0x7F7F8000
-    high = tl.where(rounds, _rounded(x), (bits & -65536).to(tl.float32, bitcast=True))
+    high = rounded(x, 16)
     rest = x - high
-    middle = _rounded(rest)
+    middle = rounded(rest, 16)
     return high.to(_KIND), middle.to(_KIND), (rest - middle).to(_KIND)
-
-
-@triton.jit
-def _rounded(x):
-    """To the nearest number of 8 significant bits."""
-    return ((x.to(tl.int32, bitcast=True) + 32768) & -65536).to(tl.float32, bitcast=True)
 
 
 @triton.jit
