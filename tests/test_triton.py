@@ -24,7 +24,7 @@ from walks import set_processors, watch_splits
 pytest.importorskip("triton")
 
 from setwise.kernels import bernoulli
-from setwise.kernels.triton import engine, tiles
+from setwise.kernels.triton import engine, forms, tiles
 from setwise.kernels.triton.launch import Launcher
 
 pytestmark = [
@@ -372,33 +372,72 @@ def test_small_sets_in_tf32(set_precision: Callable[[str], None]) -> None:
     compare(loss_to(0), [held_by_tf32(t) for t in arguments(2, 20, 30, 9)], HALF)
 
 
+@pytest.mark.parametrize("processors", [1, 50], ids=["whole", "split"])
 @pytest.mark.parametrize("temperature", [1.0, 1.5], ids=["fused", "general"])
-@pytest.mark.parametrize("shape", [(1, 20, 100), (1, 70, 100), (1, 70, 301)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 20, 100), (1, 140, 100), (1, 140, 301)], ids=str)
 def test_numbers_are_rounded_to_tf32(
     shape: tuple[int, int, int],
     temperature: float,
+    processors: int,
     set_precision: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tensor cores would cut them off, and the large terms of confident outputs add that up."""
+    """Tensor cores would cut them off, always to one side. They find nothing left to cut off."""
+    set_precision("medium")
+    set_processors(monkeypatch, processors)
+    cut = cut_off(monkeypatch)
+    z, x = (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    x = x.sigmoid()
+
+    def call(impl: Any, z: Tensor, x: Tensor) -> list[Tensor]:
+        leaves = [t.detach().clone().requires_grad_() for t in (z, x)]
+        value = sw.set_cross_entropy(*leaves, impl=impl, temperature=temperature)
+        return [value.detach(), *torch.autograd.grad(value, leaves)]
+
+    compare(call, [z, x], 5e-3)
+    assert cut
+    assert not any(cut)
+
+
+@pytest.mark.parametrize("shape", [(1, 20, 100), (1, 70, 100), (1, 70, 301)], ids=str)
+def test_confident_outputs_in_tf32(
+    shape: tuple[int, int, int],
+    set_precision: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their scores are small differences of large terms, and all terms are of rounded logits."""
     set_precision("medium")
     cut_off(monkeypatch)
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(shape, generator=generator).round()
     z = torch.randn(shape, generator=generator) + 10 * (2 * x - 1)
     z[..., 0] *= -1
+    compare(loss_to(0), [z, x], 1e-3)
+    value, exact = (
+        sw.set_cross_entropy(z.to(kind), x.to(kind), impl=impl)
+        for kind, impl in ((torch.float32, "triton"), (torch.float64, "reference"))
+    )
+    assert abs(value / exact - 1) <= 1e-4
 
-    def loss(impl: Any, z: Tensor, x: Tensor) -> Tensor:
-        return sw.set_cross_entropy(z, x, impl=impl, temperature=temperature).double()
 
-    def error(value: Tensor) -> float:
-        return ((value - exact) / exact).abs().item()
-
-    exact = loss("reference", z.double(), x.double())
-    shorter = (z.view(torch.int32) & -8192).view(torch.float32)
-    lost = (x.double() * (z - shorter)).sum() / len(x)  # of scores, which are all but the loss
-    assert error(exact + lost) > 0.01
-    assert error(loss("triton", z, x)) < 0.001
+def test_what_rounds_to_tf32() -> None:
+    """To the nearest, also below zero; what would become infinite is cut off."""
+    given = [1 + 2**-11, 1 + 3 * 2**-12, -1 - 3 * 2**-12, 2.0**-130, 0.0, math.inf, -math.inf]
+    expected = [1 + 2**-10, 1 + 2**-10, -1 - 2**-10, 2.0**-130, 0.0, math.inf, -math.inf]
+    x = torch.zeros(2, 3, 301)
+    x[0, 0, :7] = torch.tensor(given)
+    bits = torch.tensor([0x7F7FFFFF, 0x7FC00000, 0x7FFFFFFF, 0x7F800001], dtype=torch.int32)
+    x.view(torch.int32)[1, 2, -4:] = bits
+    rounded, other = forms.rows_of(x, x[:, :2].contiguous())
+    assert rounded.shape == (2, 3, 304)
+    assert other.shape == (2, 2, 304)
+    assert rounded[0, 0, :7].tolist() == expected
+    assert rounded[..., 301:].eq(0).all()
+    largest, *nans = rounded[1, 2, 297:301].tolist()
+    assert largest == torch.tensor(0x7F7FE000, dtype=torch.int32).view(torch.float32).item()
+    assert all(math.isnan(number) for number in nans)
+    half = torch.randn(1, 2, 301).half()
+    assert torch.equal(forms.rows_of(half, half)[0][..., :301], half)
 
 
 @pytest.mark.parametrize("shape", [*SMALL, *LARGE, (1, 256, 256, 256)], ids=str)

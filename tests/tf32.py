@@ -16,18 +16,22 @@ def held_by_tf32(x: Tensor) -> Tensor:
     return ((x.view(torch.int32) + 4096) & -8192).view(torch.float32)
 
 
-def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have Triton's interpreter multiply in tf32 as tensor cores do: the rest is cut off."""
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Have Triton's interpreter multiply in tf32 as tensor cores do: the rest is cut off.
+
+    Of each such product from now on, whether there was a rest.
+    """
     import numpy as np
     from triton._C.libtriton import ir
     from triton.runtime import interpreter
 
-    honest = interpreter.InterpreterBuilder.create_dot
+    honest, seen = interpreter.InterpreterBuilder.create_dot, []
 
     def cut(handle: Any) -> Any:
         if handle.data.dtype != np.float32:
             return handle
         kept = (np.ascontiguousarray(handle.data).view(np.int32) & -8192).view(np.float32)
+        seen.append(bool((kept != handle.data).any()))
         return interpreter.TensorHandle(kept, handle.dtype)
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, precision: Any, *rest: Any) -> Any:
@@ -36,3 +40,4 @@ def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         return honest(self, a, b, d, precision, *rest)
 
     monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", create_dot)
+    return seen

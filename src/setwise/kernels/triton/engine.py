@@ -296,7 +296,7 @@ def gradients(
             walked = _strip_by_strip(walk, strips, forms, options, written, (n_a, n_c, *tail))
     for first in walked:
         if splits > 1:
-            join, grid = plans.gradients_of_pieces(B * rows, F, owns_keys, sigmoid)
+            join, grid = plans.gradients_of_pieces(B * rows, F, owns_keys, sigmoid, level)
             join(grid, (*written, owners, *results), (B * rows, splits, rows, n_a, first))
     return results
 

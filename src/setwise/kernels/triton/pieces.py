@@ -8,6 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.rounding import as_tf32
 from setwise.kernels.triton.weights import LN_2, LOG2_E, weighted_sum
 
 
@@ -45,7 +46,7 @@ def logsumexp(
 @triton.jit
 def gradients(
     PIECES, WEIGHTS, A, DA, DBIAS, n, splits, strip, n_a, first,
-    WEIGHED: tl.constexpr, SIGMOID: tl.constexpr, DIVIDED: tl.constexpr,
+    WEIGHED: tl.constexpr, SIGMOID: tl.constexpr, DIVIDED: tl.constexpr, ROUNDED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     """``DA_a = sum_split PIECES[split, a]``, ``DBIAS_a = sum_split WEIGHTS[split, a]``.
@@ -54,7 +55,7 @@ def gradients(
 
     There are weights if WEIGHED. With SIGMOID the share of the bias is added to DA, with DIVIDED it
     is divided by the weight, as `products.gradients` does itself if a walk is whole. DBIAS is not
-    written in either case.
+    written in either case. A is as it was given, and ROUNDED here if it was for the walk.
     """
     row = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
@@ -71,7 +72,10 @@ def gradients(
         row += n
     at = a[:, None] * F + f[None, :]
     if SIGMOID:
-        z = tl.load(A + at, mask=ok, other=0.0).to(tl.float32)
+        z = tl.load(A + at, mask=ok, other=0.0)
+        if ROUNDED:
+            z = as_tf32(z)
+        z = z.to(tl.float32)
         sums -= weight[:, None] * tl.sigmoid(z)
     if DIVIDED:
         sums /= tl.where(weight > 0, weight, 1.0)[:, None]

@@ -141,11 +141,12 @@ def prepare(
     # Few steps, for each rounds at the size of the total.
     block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
-    blocks = blocks_in(B * (max(M, N) if targets_too or row else N), block_a)
-    constants |= {"HALVED": targets_too, "COPIED": row is not None, "F": F}
+    copied = row is not None
+    blocks = blocks_in(B * (max(M, N) if targets_too or copied else N), block_a)
+    constants |= {"HALVED": targets_too, "COPIED": copied, "F": F}
     constants |= {
         "HALF_ROW": row_of(F, torch.float16, "tf32"),
-        "ROW": row or F,
+        "ROW": row if copied else F,
         "BLOCK_A": block_a,
         "BLOCK_F": block_f,
     }
@@ -203,7 +204,7 @@ def logsumexp_of_pieces(B: int, M: int, summed: bool, weighted: bool, centred: b
 
 
 @_remembered
-def gradients_of_pieces(n: int, F: int, owns_keys: bool, sigmoid: bool) -> Plan:
+def gradients_of_pieces(n: int, F: int, owns_keys: bool, sigmoid: bool, precision: str) -> Plan:
     """For n owners in all."""
     block_f = min(power_of_2(F), 128)
     divided = not owns_keys and F > points.MAX_FEATURES
@@ -211,6 +212,7 @@ def gradients_of_pieces(n: int, F: int, owns_keys: bool, sigmoid: bool) -> Plan:
         "WEIGHED": owns_keys or divided,
         "SIGMOID": sigmoid,
         "DIVIDED": divided,
+        "ROUNDED": precision == "tf32" and F > points.MAX_FEATURES,
         "F": F,
         "BLOCK_A": 1024 // block_f,
         "BLOCK_F": block_f,
@@ -355,7 +357,7 @@ def second_operand(
 
 
 def copies(F: int, dtype: torch.dtype, precision: str) -> bool:
-    """Whether those kernels read copies at that precision: rounded to tf32, or filled up."""
+    """Whether `products` and `strips` read copies, which are rounded to tf32 or filled up."""
     return precision == "tf32" and (dtype == torch.float32 or row_of(F, dtype, precision) != F)
 
 

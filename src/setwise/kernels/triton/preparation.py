@@ -21,7 +21,9 @@ def prepare(
 
     With HALVED, HALF gets the m rows of X in float16, in rows of length HALF_ROW; what follows F
     numbers is for alignment, and counts for nothing. With COPIED, Z_ROWS and X_ROWS get Z and X in
-    rows of length ROW, as tf32 and filled up with zeros, which are multiplied.
+    rows of length ROW, as tf32 and filled up with zeros, which are multiplied. The bias is that of
+    the rounded Z: then all is as if Z had been so from the start, and errors of confident outputs
+    cancel, for ``x - sigmoid(z)`` is what the loss depends on z by.
     """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)
@@ -30,6 +32,8 @@ def prepare(
         at = a[:, None] * F + f[None, :]
         ok = (a < n)[:, None] & (f < F)[None, :]
         given = tl.load(Z + at, mask=ok, other=0.0)
+        if COPIED:
+            given = as_tf32(given)
         z = given.to(tl.float32)
         # log(1 + e^z) without overflow. Added in the type of the sum: in float32 the two terms
         # would round to one side more often than to the other, and many features add that up.
@@ -44,7 +48,7 @@ def prepare(
         if COPIED:
             at = a[:, None] * ROW + f[None, :]
             there = (f < ROW)[None, :]
-            tl.store(Z_ROWS + at, as_tf32(given), mask=(a < n)[:, None] & there)
+            tl.store(Z_ROWS + at, given, mask=(a < n)[:, None] & there)
             tl.store(X_ROWS + at, as_tf32(x), mask=(a < m)[:, None] & there)
     bias = -total
     if MASKED:

@@ -11,14 +11,19 @@ import triton.language as tl
 
 
 @triton.jit
-def rounded(x, BITS: tl.constexpr):
-    """To the nearest float32 whose last BITS are zero: 16 for bfloat16, 13 for tf32."""
+def nearest(x, BITS: tl.constexpr):
+    """The nearest float32 whose last BITS are zero: 16 for bfloat16, 13 for tf32."""
     bits = x.to(tl.int32, bitcast=True)
-    kept = bits & -(1 << BITS)
-    nearest = (bits + (1 << (BITS - 1))) & -(1 << BITS)
-    # What would round to infinity is cut off, and NaN stays NaN.
+    return ((bits + (1 << (BITS - 1))) & -(1 << BITS)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def rounded(x, BITS: tl.constexpr):
+    """The same, where x may be any number: what would round to infinity is cut off."""
+    bits = x.to(tl.int32, bitcast=True)
     rounds = (bits & 0x7FFFFFFF) < 0x7F800000 - (1 << (BITS - 1))
-    return tl.where(rounds, nearest, kept).to(tl.float32, bitcast=True)
+    kept = (bits & -(1 << BITS)).to(tl.float32, bitcast=True)
+    return tl.where(rounds, nearest(x, BITS), tl.where(x != x, x, kept))
 
 
 @triton.jit

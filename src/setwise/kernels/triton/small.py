@@ -94,11 +94,13 @@ def set_cross_entropy(
     for f0 in range(0, F, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
         x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
+        if PRECISION != "float32":
+            x, z = as_tf32(x), as_tf32(z)
         bias -= tl.sum(_softplus(z.to(tl.float32), f, F, bias.dtype), 1)
         if PRECISION == "float32":
             s, lost = _add_thirds(s, lost, x, tl.trans(z))
         else:
-            s = tl.dot(as_tf32(x), tl.trans(as_tf32(z)), s, input_precision=PRECISION)
+            s = tl.dot(x, tl.trans(z), s, input_precision=PRECISION)
     if PRECISION == "float32":
         s = s.to(tl.float64) - lost.to(tl.float64)
     p, w = _weights(
@@ -116,11 +118,13 @@ def set_cross_entropy(
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
             x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
+            if PRECISION != "float32":
+                x, z = as_tf32(x), as_tf32(z)
             if PRECISION == "float32":
                 x_high, x_middle, x_low = thirds(x)
                 d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
             else:
-                d = tl.dot(p, as_tf32(x), input_precision=PRECISION)
+                d = tl.dot(p, x, input_precision=PRECISION)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
             d *= factor * largest
             ok = (j < N)[:, None] & (f < F)[None, :]

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from setwise.kernels.triton.launch import INTERPRETED
-from setwise.kernels.triton.rounding import rounded
+from setwise.kernels.triton.rounding import nearest, rounded
 
 # Triton's interpreter multiplies bfloat16 wrongly; there the same numbers are held in float32.
 DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
@@ -37,7 +37,7 @@ def thirds(x):
     """The high, middle and low third of each number."""
     high = rounded(x, 16)
     rest = x - high
-    middle = rounded(rest, 16)
+    middle = nearest(rest, 16)
     return high.to(_KIND), middle.to(_KIND), (rest - middle).to(_KIND)
 
 

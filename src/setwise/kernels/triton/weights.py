@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.rounding import as_tf32
 from setwise.kernels.triton.scores import tile
 
 LOG2_E = tl.constexpr(1.4426950408889634)
@@ -76,7 +77,7 @@ def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
     if kind != tl.float32:
         return p.to(kind)
     elif PRECISION == "tf32":  # Triton compiles what follows a return
-        return (p.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        return as_tf32(p)
     else:
         return p
 
