@@ -109,20 +109,21 @@ def small_sets(
 @_remembered
 def split(n: int, m: int, F: int) -> Plan:
     """For the thirds of n and of m rows; see `thirds.split`."""
-    row = row_length(F)
-    block_f = min(power_of_2(row), 1024)
-    constants = {"F": F, "ROW": row, "BLOCK_A": 1024 // block_f, "BLOCK_F": block_f}
-    start = launcher(thirds.split, constants, 4, 1)
-    return Plan(start, (blocks_in(max(n, m), 1024 // block_f), 1, 1))
+    return _copied(thirds.split, max(n, m), F, row_length(F))
 
 
 @_remembered
 def rows(n: int, m: int, F: int, row: int) -> Plan:
     """For copies of n and of m rows; see `rounding.rows`."""
+    return _copied(rounding.rows, max(n, m), F, row)
+
+
+def _copied(kernel: Any, n: int, F: int, row: int) -> Plan:
+    """For n rows of F features, copied to rows of another length."""
     block_f = min(power_of_2(row), 1024)
-    constants = {"F": F, "ROW": row, "BLOCK_A": 1024 // block_f, "BLOCK_F": block_f}
-    start = launcher(rounding.rows, constants, 4, 1)
-    return Plan(start, (blocks_in(max(n, m), 1024 // block_f), 1, 1))
+    block_a = 1024 // block_f
+    constants = {"F": F, "ROW": row, "BLOCK_A": block_a, "BLOCK_F": block_f}
+    return Plan(launcher(kernel, constants, 4, 1), (blocks_in(n, block_a), 1, 1))
 
 
 @_remembered

@@ -118,12 +118,11 @@ def set_cross_entropy(
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
             x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
-            if PRECISION != "float32":
-                x, z = as_tf32(x), as_tf32(z)
             if PRECISION == "float32":
                 x_high, x_middle, x_low = thirds(x)
                 d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
             else:
+                x, z = as_tf32(x), as_tf32(z)
                 d = tl.dot(p, x, input_precision=PRECISION)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
             d *= factor * largest
