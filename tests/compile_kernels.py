@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -62,8 +63,8 @@ def planned(plan: Any, *args: Any) -> Any:
     return inspect.unwrap(plan)(*args)
 
 
-def walks(precision: str, F: int, owns_keys: bool, listed: bool) -> dict[str, Planned]:
-    """The launches of a training step of Bernoulli elements, to one side."""
+def walks(precision: str, F: int, owns_keys: bool, listed: bool) -> Iterator[tuple[str, Planned]]:
+    """The launches of a training step of Bernoulli elements, to one side, and what each is for."""
     forward = planned(
         plans.logsumexp, CPU, 1, N, N, F, F32, precision, listed, True, False, precision != "tf32"
     )
@@ -71,10 +72,13 @@ def walks(precision: str, F: int, owns_keys: bool, listed: bool) -> dict[str, Pl
         plans.gradients, CPU, 1, N, N, F, F32, precision,
         owns_keys, owns_keys, owns_keys, False, listed,
     )  # fmt: skip
-    found = {"forward": forward.start, "backward": backward.start}
-    if backward.strips is not None:
-        found["weights"] = backward.strips.start
-    return found
+    yield "forward", forward.start
+    if backward.strips is None:
+        for launch in backward.start.launchers:
+            yield f"backward of {launch.constants['QUERIES']} queries", launch
+    else:
+        yield "weights", backward.strips.start
+        yield "backward", backward.start
 
 
 def main() -> None:
@@ -90,7 +94,7 @@ def main() -> None:
     ):
         elements = "*bf16" if precision == "float32" else "*fp32"
         second = "*bf16" if precision == "float32" else "*fp16"
-        for name, launch in walks(precision, F, owns_keys, listed).items():
+        for name, launch in walks(precision, F, owns_keys, listed):
             kernel = launch.compiled(capability, elements, second)
             results.append([f"{name}, {precision}, {F} features", *told(kernel)])
     small = planned(plans.small_sets, 8, 64, 64, 128, True, True, True, True, "float32")

@@ -68,6 +68,22 @@ class Launcher:
         run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *self._values)
 
 
+class InTurn:
+    """Several launchers, each started with the same arguments."""
+
+    def __init__(self, *launchers: Launcher) -> None:
+        self.launchers = launchers
+
+    def __call__(
+        self,
+        grid: tuple[int, int, int],
+        tensors: tuple[Tensor, ...],
+        numbers: tuple[int | float, ...],
+    ) -> None:
+        for start in self.launchers:
+            start(grid, tensors, numbers)
+
+
 def _require_arrays(tensors: tuple[Tensor, ...]) -> None:
     """Kernels count positions as in plain arrays. Looked at once: every call would cost more."""
     assert all(t.is_contiguous() for t in tensors)

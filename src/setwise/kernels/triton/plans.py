@@ -22,7 +22,7 @@ from setwise.kernels.triton import (
     strips,
     thirds,
 )
-from setwise.kernels.triton.launch import Launcher, launcher
+from setwise.kernels.triton.launch import InTurn, Launcher, launcher
 from setwise.kernels.triton.skipping import peaks_shape
 from setwise.kernels.triton.thirds import row_length
 from setwise.kernels.triton.tiles import (
@@ -60,7 +60,7 @@ class Strips(NamedTuple):
 class Walk(NamedTuple):
     """A launch whose programs each walk over a piece of the other side, in as many splits."""
 
-    start: Launcher
+    start: Launcher | InTurn
     grid: tuple[int, int, int]
     tiles: Tiles
     splits: int
@@ -269,11 +269,11 @@ def gradients(
         "WHOLE": splits == 1,
     }
     second = second_operand(n_c, F, dtype, precision, probabilities=sigmoid)
+    start: Launcher | InTurn
     if F <= points.MAX_FEATURES:
-        kernel = points.gradients
         constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+        start = launcher(points.gradients, constants, tiles.warps, tiles.stages)
     else:
-        kernel = products.gradients
         constants |= {
             "SECOND": second,
             "SCALED": second == "half" or dtype == torch.float16,
@@ -287,7 +287,10 @@ def gradients(
             "ROW": row_of(F, dtype, precision),
             "PRECISION": precision,
         }
-    start = launcher(kernel, constants, tiles.warps, tiles.stages)
+        kinds = ("short", "long") if precision == "float32" else ("any",)
+        each = [constants | {"QUERIES": kind} for kind in kinds]
+        options = tiles.warps, tiles.stages
+        start = InTurn(*(launcher(products.gradients, one, *options) for one in each))
     return Walk(start, (programs * B, splits, 1), tiles, splits, per_split, second)
 
 

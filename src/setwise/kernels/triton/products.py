@@ -133,11 +133,14 @@ def gradients(
     WHOLE: tl.constexpr, SECOND: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, HALVES: tl.constexpr, ROW: tl.constexpr, PRECISION: tl.constexpr,
+    QUERIES: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners.
 
     Where PRECISION is "float32", A and C are the `thirds` of the elements, in rows of length ROW,
-    and LONG [b, query] says which queries have more than a high third; else ROW is F.
+    and LONG [b, query] says which queries have more than a high third; else ROW is F. QUERIES says
+    whether programs whose queries are all "short" are run, the others ("long"), or "any": a kernel
+    of both walks would spill registers in each of them.
 
     With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
     whichever belongs to the owners and to the others. The incoming gradient of query i is
@@ -192,20 +195,14 @@ def gradients(
     else:
         queries, first = n_a, tl.program_id(0) % blocks * BLOCK_A
         last = tl.minimum(first + BLOCK_A, n_a)
-    if PRECISION == "float32" and all_short(LONG + b * queries, first, last):
-        sums, upper, weight = _gradients(
-            A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
-            a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
-            OWNS_KEYS, UNIT, WEIGHTED, SECOND, SCALED, LISTED,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, True,
-        )  # fmt: skip
-    else:
-        sums, upper, weight = _gradients(
-            A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
-            a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
-            OWNS_KEYS, UNIT, WEIGHTED, SECOND, SCALED, LISTED,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, False,
-        )  # fmt: skip
+    if QUERIES != "any" and all_short(LONG + b * queries, first, last) != (QUERIES == "short"):
+        return
+    sums, upper, weight = _gradients(
+        A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
+        a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
+        OWNS_KEYS, UNIT, WEIGHTED, SECOND, SCALED, LISTED,
+        F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, QUERIES == "short",
+    )  # fmt: skip
     if SCALED:
         sums *= largest / HALF_RANGE
         weight *= largest / HALF_RANGE
@@ -279,7 +276,7 @@ def _gradients(
                     C, c, d, c_ok, c_apart, ROW, ROW % BLOCK_D == 0, C_SHORT
                 )
             weight += tl.sum(p, 1)
-            p_high, p_middle, p_low = thirds(p)
+            p_high, p_middle, p_low = thirds(p, True)
             sums += product(p_high, p_middle, p_low, c_high, c_middle, c_low, C_SHORT)
             if HALVES == 2:
                 c_high, c_middle, c_low = tiles(

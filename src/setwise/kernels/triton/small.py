@@ -35,8 +35,8 @@ def _add_thirds(s, lost, x, z):
     Each of many steps rounds at the size of the total. Kahan, "Further remarks on reducing
     truncation errors" (CACM 1965).
     """
-    x_high, x_middle, x_low = thirds(x)
-    z_high, z_middle, z_low = thirds(z)
+    x_high, x_middle, x_low = thirds(x, False)
+    z_high, z_middle, z_low = thirds(z, False)
     part = add_product(-lost, x_high, x_middle, x_low, z_high, z_middle, z_low, False, False)
     total = s + part
     return total, (total - s) - part
@@ -114,12 +114,12 @@ def set_cross_entropy(
         p = as_multiplied(tl.trans(p * share[:, None]), X.dtype.element_ty, PRECISION)
         total = tl.sum(p.to(tl.float32), 1)
         if PRECISION == "float32":
-            p_high, p_middle, p_low = thirds(p)
+            p_high, p_middle, p_low = thirds(p, True)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
             x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
             if PRECISION == "float32":
-                x_high, x_middle, x_low = thirds(x)
+                x_high, x_middle, x_low = thirds(x, False)
                 d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
             else:
                 x, z = as_tf32(x), as_tf32(z)

@@ -93,7 +93,7 @@ def weights(
     if PRECISION == "float32":
         total = tl.sum(p, 1)
         apart = tl.cast(batch, tl.int64) * strip * width
-        high, middle, low = thirds(p)
+        high, middle, low = thirds(p, True)
         tl.store(P, high)
         tl.store(P + apart, middle)
         tl.store(P + 2 * apart, low)

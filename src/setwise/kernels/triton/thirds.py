@@ -33,9 +33,12 @@ def row_length(F: int) -> int:
 
 
 @triton.jit
-def thirds(x):
-    """The high, middle and low third of each number."""
-    high = rounded(x, 16)
+def thirds(x, BOUNDED: tl.constexpr):
+    """The high, middle and low third of each number; BOUNDED if none is near the largest there is.
+
+    One that is would round to infinity. What is not a number has a low third that is none.
+    """
+    high = nearest(x, 16) if BOUNDED else rounded(x, 16)
     rest = x - high
     middle = nearest(rest, 16)
     return high.to(_KIND), middle.to(_KIND), (rest - middle).to(_KIND)
@@ -131,7 +134,7 @@ def _split_rows(X, X_THIRDS, a, f, n, F: tl.constexpr, ROW: tl.constexpr):
     """Returns the middle thirds: where one is zero, so is the low one."""
     ok = (a < n)[:, None]
     x = tl.load(X + a[:, None] * F + f[None, :], mask=ok & (f < F)[None, :], other=0.0)
-    high, middle, low = thirds(x)
+    high, middle, low = thirds(x, False)
     at = X_THIRDS + a[:, None] * ROW + f[None, :]
     apart = tl.cast(n, tl.int64) * ROW
     ok &= (f < ROW)[None, :]
