@@ -18,10 +18,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from setwise.kernels.triton import plans, tiles
-from setwise.kernels.triton.thirds import APART
+from setwise.kernels.triton.thirds import APART, row_length
 
-CPU, F32 = torch.device("cpu"), torch.float32
+CPU = torch.device("cpu")
 N = 4096
+# What elements are multiplied as.
+POINTERS = {"thirds": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
 TYPES = {"LONG": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8"}
 TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
@@ -34,13 +36,10 @@ class Planned:
         self.kernel, self.constants = kernel, constants
         self.options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
 
-    def compiled(self, capability: int, elements: str, second: str) -> Any:
-        """With elements of that type, and operands of a second product of that."""
-        types = TYPES | dict.fromkeys(("A", "C", "Q", "K"), elements)
-        types |= dict.fromkeys(("C_T", "P"), second)
+    def compiled(self, capability: int, elements: str) -> Any:
+        """With elements, and weights, of that type."""
+        types = TYPES | dict.fromkeys(("A", "C", "C_T", "P", "Q", "K"), elements)
         names = self.kernel.arg_names
-        if "TOTAL" in names and "ALPHA" not in names:
-            types["C"] = second  # of `strips.gradients`
         given = [name for name in names if name not in self.constants]
         assert given == names[: len(given)]
         assert list(self.constants) == names[len(given) :]
@@ -63,18 +62,22 @@ def planned(plan: Any, *args: Any) -> Any:
     return inspect.unwrap(plan)(*args)
 
 
-def walks(precision: str, F: int, owns_keys: bool, listed: bool) -> Iterator[tuple[str, Planned]]:
-    """The launches of a training step of Bernoulli elements, to one side, and what each is for."""
+def walks(
+    precision: str, F: int, dtype: torch.dtype, owns_keys: bool, listed: bool
+) -> Iterator[tuple[str, Planned]]:
+    """The launches of a training step, to one side, and what each is for."""
+    row = row_length(F)
     forward = planned(
-        plans.logsumexp, CPU, 1, N, N, F, F32, precision, listed, True, False, precision != "tf32"
-    )
+        plans.logsumexp, CPU, 1, N, N, F, row, dtype, precision,
+        listed, True, False, precision != "tf32",
+    )  # fmt: skip
     backward = planned(
-        plans.gradients, CPU, 1, N, N, F, F32, precision,
+        plans.gradients, CPU, 1, N, N, F, row, dtype, precision,
         owns_keys, owns_keys, owns_keys, False, listed,
     )  # fmt: skip
     yield "forward", forward.start
     if backward.strips is None:
-        for launch in backward.start.launchers:
+        for launch in getattr(backward.start, "launchers", [backward.start]):
             yield f"backward of {launch.constants['QUERIES']} queries", launch
     else:
         yield "weights", backward.strips.start
@@ -86,20 +89,24 @@ def main() -> None:
     plans.launcher = Planned
     plans.shared_memory = tiles.shared_memory = lambda device: room
     results = []
-    for precision, F, owns_keys, listed in (
-        ("float32", 64, True, False),
-        ("float32", 256, False, True),
-        ("float32", 1000, True, True),
-        ("tf32", 1000, True, True),
+    for kind, F, owns_keys, listed in (
+        ("thirds", 64, True, False),
+        ("thirds", 256, True, False),
+        ("thirds", 256, False, True),
+        ("thirds", 1000, True, True),
+        ("float16", 92, True, False),
+        ("float16", 1000, True, True),
+        ("tf32", 1000, False, True),
     ):
-        elements = "*bf16" if precision == "float32" else "*fp32"
-        second = "*bf16" if precision == "float32" else "*fp16"
-        for name, launch in walks(precision, F, owns_keys, listed):
-            kernel = launch.compiled(capability, elements, second)
-            results.append([f"{name}, {precision}, {F} features", *told(kernel)])
-    small = planned(plans.small_sets, 8, 64, 64, 128, True, True, True, True, "float32")
-    kernel = small.start.compiled(capability, "", "")
-    results.append(["small sets", *told(kernel)])
+        precision = "float32" if kind == "thirds" else "tf32"
+        dtype = torch.float16 if kind == "float16" else torch.float32
+        for name, launch in walks(precision, F, dtype, owns_keys, listed):
+            kernel = launch.compiled(capability, POINTERS[kind])
+            results.append([f"{name}, {kind}, {F} features", *told(kernel)])
+    for kind, precision in (("thirds", "float32"), ("float16", "tf32")):
+        small = planned(plans.small_sets, 8, 64, 64, 128, True, True, True, True, precision)
+        kernel = small.start.compiled(capability, "*fp32")
+        results.append([f"small sets, {kind}", *told(kernel)])
     print(json.dumps(results))
 
 

@@ -134,13 +134,16 @@ def test_wrong_options_say_so_in_one_line(capsys: pytest.CaptureFixture[str]) ->
 def test_the_limit_counts_every_pass() -> None:
     """One set of 10 by 10 pairs with 4 features: 800 operations and 100 exponentials a walk."""
     rates = {"matmul_flops": 1e3, "matmul_bf16_flops": 2e3, "exps": 1e3, "bytes": 1e12}
-    forward, total = limits.limit_ms(1, 10, 4, 4, False, rates)
+    forward, total = limits.limit_ms(1, 10, 4, 4, False, "matmul_flops", rates)
     assert forward == pytest.approx(800)
     assert total == pytest.approx(800 + 1600)
-    assert limits.limit_ms(1, 10, 4, 4, True, rates)[1] == pytest.approx(800 + 2 * 1600)
-    assert limits.limit_ms(1, 10, 4, 2, False, rates)[1] == pytest.approx(1200)
+    both = limits.limit_ms(1, 10, 4, 4, True, "matmul_flops", rates)
+    assert both[1] == pytest.approx(800 + 2 * 1600)
+    half = limits.limit_ms(1, 10, 4, 4, False, "matmul_bf16_flops", rates)
+    assert half[1] == pytest.approx(1200)
     slow_exps = rates | {"exps": 10.0}
-    assert limits.limit_ms(1, 10, 4, 4, False, slow_exps) == pytest.approx((10_000, 20_000))
+    slow = limits.limit_ms(1, 10, 4, 4, False, "matmul_flops", slow_exps)
+    assert slow == pytest.approx((10_000, 20_000))
 
 
 def read(name: str) -> dict[str, Any]:
@@ -264,19 +267,12 @@ def test_the_record_counts_its_limits_as_the_code_does() -> None:
             continue
         itemsize = 2 if "bf16" in row["impl"] or row["impl"] == "cut-cross-entropy" else 4
         both = row["impl"] in ("setwise-bf16-both", "cut-cross-entropy")
+        products = "matmul_flops" if row["impl"] in ("dense", "compiled") else "matmul_bf16_flops"
+        assert row["products"] == products
         shape = row["B"], row["N"], row["F"]
-        _, least = limits.limit_ms(*shape, itemsize, both, record["header"]["ceilings"])
+        _, least = limits.limit_ms(*shape, itemsize, both, products, record["header"]["ceilings"])
         assert row["limit_ms"] == pytest.approx(least)
         assert row["limit_fraction"] == pytest.approx(least / row["total_ms"])
-
-
-def test_the_limit_of_16_bits_counts_one_product() -> None:
-    """10 by 10 pairs with 4 features, as above: 800 ms forward, 800 and 400 ms backward."""
-    rates = {"matmul_flops": 1e3, "matmul_bf16_flops": 2e3, "exps": 1e6, "bytes": 1e12}
-    row = {"B": 1, "N": 10, "F": 4}
-    assert document._mixed_limit(row, rates) == pytest.approx(800 + 800 + 400)
-    slow_exps = rates | {"exps": 10.0}
-    assert document._mixed_limit(row, slow_exps) == pytest.approx(10_000 + 10_000)
 
 
 def test_the_picture_is_current(tmp_path: Path) -> None:

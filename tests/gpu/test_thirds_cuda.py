@@ -85,6 +85,37 @@ def test_short_queries_have_the_bits_of_all_products(
         assert all(same) if length else not any(same)
 
 
+@pytest.mark.parametrize("F", WIDTHS)
+def test_long_queries_among_short_ones(F: int) -> None:
+    """A set of both kinds, a long one and a short one: each program is run, by one launch."""
+    queries, keys = normal(3, 900, F), normal(3, 700, F)
+    short = torch.ones(3, 900, 1, dtype=torch.bool, device="cuda")
+    short[0, 70] = short[1] = False
+    queries = torch.where(short, queries.round(), queries)
+    found, again = _gradients(queries, keys), _gradients(queries, keys)
+    assert all(torch.equal(one, two) for one, two in zip(found, again, strict=True))
+    leaves = [t.double().requires_grad_() for t in (queries, keys)]
+    lse = torch.logsumexp(leaves[0] @ leaves[1].mT, -1)
+    exact = [lse.detach(), *torch.autograd.grad(lse.sum(), leaves)]
+    for got, right in zip(found, exact, strict=False):
+        assert (got - right).abs().max() <= 1e-5 * right.abs().max()
+
+
+@pytest.mark.parametrize("F", WIDTHS)
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_what_is_not_a_number_is_seen(number: float, F: int) -> None:
+    """Its thirds are NaN in part, and a query that has it is not short."""
+    queries, keys = normal(1, 130, F).gt(0).float(), -normal(1, 140, F).abs()
+    queries[:, 7, 3] = number
+    lse, d_queries, d_keys, _ = _gradients(queries, keys)
+    assert lse[:, 7].isnan().all()
+    assert d_queries[:, 7].isnan().all()
+    assert d_keys.isnan().all()
+    rest = torch.arange(130, device="cuda") != 7
+    assert lse[:, rest].isfinite().all()
+    assert d_queries[:, rest].isfinite().all()
+
+
 def test_tensor_cores_do_not_add_up_products() -> None:
     """They cut off: of many features with positive products, each would make the sum too small."""
     queries, keys = (normal(1, 300, 4096, seed=seed).abs() + 1 for seed in (0, 1))

@@ -18,16 +18,21 @@ from torch.nn import functional as F
 import setwise as sw
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+SIXTEEN_BITS = "matmul_bf16_flops"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to compute the loss: its type of input, and whether targets get gradients too."""
+    """One way to compute the loss: its type of input, and whether targets get gradients too.
+
+    ``products`` names the rate in `limits.ceilings` of the products that it forms.
+    """
 
     name: str
     loss: Loss
     dtype: torch.dtype = torch.float32
     both_sides: bool = False
+    products: str = "matmul_flops"
     # Shapes it cannot take at all, with the reason; None if it can.
     refuses: Callable[[int, int, int], str | None] = lambda B, N, F: None
 
@@ -49,9 +54,10 @@ def available(device: str) -> list[Contender]:
         # As for the peers: nothing is skipped.
         ours = partial(sw.set_cross_entropy, skip_negligible=False)
         contenders += [
-            Contender("setwise-tf32", ours),
-            Contender("setwise-bf16", ours, torch.bfloat16),
-            Contender("setwise-bf16-both", ours, torch.bfloat16, both_sides=True),
+            # Where tf32 is allowed, products are of float16, which has as many bits.
+            Contender("setwise-tf32", ours, products=SIXTEEN_BITS),
+            Contender("setwise-bf16", ours, torch.bfloat16, products=SIXTEEN_BITS),
+            Contender("setwise-bf16-both", ours, torch.bfloat16, True, SIXTEEN_BITS),
         ]
         if find_spec("cut_cross_entropy"):
             contenders.append(_cut_cross_entropy())
@@ -89,7 +95,7 @@ def _cut_cross_entropy() -> Contender:
     def refuses(B: int, N: int, F: int) -> str | None:
         return "takes one set at a time" if B > 1 else None
 
-    return Contender("cut-cross-entropy", loss, torch.bfloat16, both_sides=True, refuses=refuses)
+    return Contender("cut-cross-entropy", loss, torch.bfloat16, True, SIXTEEN_BITS, refuses)
 
 
 def _keops(logits: Tensor, target: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ MOST_MB = 200
 LARGE, LEAST_SHARE = ("wide", "cloud100k", "cloud1M"), 0.5
 
 # What a pass consumes, and the ceiling that limits it for float32 inputs.
-RESOURCES = {"products": "matmul_flops", "exponentials": "exps", "bytes": "bytes"}
+RESOURCES = {"products": "", "exponentials": "exps", "bytes": "bytes"}  # "": as the row says
 
 
 def update(document: Path, records: Path) -> str:
@@ -107,7 +107,7 @@ def bars(record: Record) -> str:
 
     The shares are those of the contender that the goal is about.
     """
-    cells, shapes, rates = _cells(record), _shapes(record), record["header"]["ceilings"]
+    cells, shapes = _cells(record), _shapes(record)
     lines: list[list[str]] = []
     for shape, goal in TIMES_COMPILED.items():
         ours, peer = cells[shape, TF32], cells[shape, "compiled"]
@@ -143,17 +143,14 @@ def bars(record: Record) -> str:
         shares = f"{', '.join(map(share, found))}: {_yes(min(found) >= LEAST_SHARE)}"
         what = f"{impl}: at least {LEAST_SHARE:.0%} of the limit"
         lines.append([", ".join(LARGE), what, shares, "", "", ""])
-    wide = cells["wide", TF32]
-    lower = _mixed_limit(wide, rates)
     titles = ["(B, N, F)", "goal", "reached, eager", "reached, CUDA graph"]
     return "\n".join(
         [
             *markdown([*titles, "of the limit, eager", "of the limit, CUDA graph"], lines),
             "",
             wrapped(
-                f"The limit of {TF32} counts every product at the rate of tf32. The kernels form "
-                f"the last one in float16; counted at the rate of 16 bits, the limit of `wide` is "
-                f"{number(lower)} ms, of which {TF32} reaches {share(lower / wide['total_ms'])}."
+                f"The limit counts every product at the rate of 16 bits, also for {TF32}: that is "
+                f"what the kernels form where tf32 is allowed."
             ),
         ]
     )
@@ -179,11 +176,7 @@ def mid(record: Record) -> str:
     """Whether the goal of `mid` lies within what the device can do."""
     cells, rates, goal = _cells(record), record["header"]["ceilings"], TIMES_COMPILED["mid"]
     ours, compiled = cells["mid", TF32], cells["mid", "compiled"]
-    limit, lower, lowest = (
-        ours["limit_ms"],
-        _mixed_limit(ours, rates),
-        cells["mid", BF16]["limit_ms"],
-    )
+    limit = ours["limit_ms"]
     needs = {name: sum(both) for name, both in _needs(ours, rates).items()}
     wanted = compiled["total_ms"] / goal
 
@@ -193,15 +186,14 @@ def mid(record: Record) -> str:
     return wrapped(
         f"The goal for `mid` is {goal} times the speed of the compiled dense loss, "
         f"which takes {number(compiled['total_ms'])} ms: a step of {number(wanted)} ms. The "
-        f"limit of the device is {compared(limit)}; with the last product at the rate of 16 bits "
-        f"it is {compared(lower)}; with all of them, as for bfloat16 inputs, {compared(lowest)}. "
+        f"limit of the device is {compared(limit)}. "
         f"From CUDA graphs compiled takes {number(compiled['graph_ms'])} ms and {TF32} "
         f"{number(ours['graph_ms'])} ms, {ratio(compiled['graph_ms'] / ours['graph_ms'])} as "
         f"fast and {share(limit / ours['graph_ms'])} of the limit; at the limit it would be "
         f"{ratio(compiled['graph_ms'] / limit)}. The limit takes products "
         f"({number(needs['products'])} ms) and exponentials ({number(needs['exponentials'])} ms) "
         f"to overlap entirely; one after the other they need "
-        f"{number(needs['products'] + needs['exponentials'])} ms."
+        f"{compared(needs['products'] + needs['exponentials'])}."
     )
 
 
@@ -272,19 +264,12 @@ def _needs(row: Row, rates: dict[str, float]) -> dict[str, tuple[float, float]]:
     """Milliseconds of the forward and the backward pass if one resource alone were scarce."""
     needs = {}
     for resource, name in RESOURCES.items():
+        name = name or row["products"]
         alone = dict.fromkeys(rates, math.inf) | {name: rates[name]}
-        forward, total = limit_ms(row["B"], row["N"], row["F"], 4, False, alone)
+        shape = row["B"], row["N"], row["F"]
+        forward, total = limit_ms(*shape, 4, False, row["products"], alone)
         needs[resource] = forward, total - forward
     return needs
-
-
-def _mixed_limit(row: Row, rates: dict[str, float]) -> float:
-    """The limit in ms if the last product of backward counts at the rate of 16 bits."""
-    needs = _needs(row, rates)
-    forward, backward = needs["products"]
-    backward *= (1 + rates["matmul_flops"] / rates["matmul_bf16_flops"]) / 2
-    mixed = needs | {"products": (forward, backward)}
-    return sum(max(both[i] for both in mixed.values()) for i in (0, 1))
 
 
 def _against(ours: Row, peer: Row, goal: float) -> list[str]:

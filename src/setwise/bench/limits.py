@@ -11,7 +11,7 @@ import torch
 
 
 def ceilings(device: str) -> dict[str, float]:
-    """Measured rates: products in float32 (tf32 on CUDA) and bfloat16, exponentials, bytes."""
+    """Measured rates: products in float32 (tf32 on CUDA) and 16 bits, exponentials, bytes."""
     size = 8192 if device == "cuda" else 1024
     rates = {}
     for name, dtype in (("matmul", torch.float32), ("matmul_bf16", torch.bfloat16)):
@@ -46,17 +46,22 @@ def seconds(function: Callable[[], object], device: str, repeats: int = 15) -> f
 
 
 def limit_ms(
-    B: int, N: int, F: int, itemsize: int, both_sides: bool, rates: dict[str, float]
+    B: int,
+    N: int,
+    F: int,
+    itemsize: int,
+    both_sides: bool,
+    products: str,
+    rates: dict[str, float],
 ) -> tuple[float, float]:
     """Milliseconds that forward, and forward with backward, need at the least.
 
     The forward pass must form B N^2 dot products of F terms and as many exponentials. The backward
     pass must form them again, since they are not stored, and B N^2 F multiply-adds more for each
     side that gets a gradient. Inputs are read and gradients written once. A pass takes at least as
-    long as the slowest of products, exponentials and bytes.
+    long as the slowest of products, exponentials and bytes. ``products`` names their rate.
     """
-    flops = rates["matmul_bf16_flops"] if itemsize == 2 else rates["matmul_flops"]
-    product, exps = 2 * B * N * N * F / flops, B * N * N / rates["exps"]
+    product, exps = 2 * B * N * N * F / rates[products], B * N * N / rates["exps"]
     moved = B * N * F * itemsize / rates["bytes"]
     sides = 2 if both_sides else 1
     forward = max(product, exps, 2 * moved)

@@ -135,8 +135,8 @@ class _Trial:
     def result(self, rates: dict[str, float]) -> dict[str, Any]:
         if self.error:
             return {"error": self.error}
-        kind, total = self.contender.dtype, statistics.median(self.total_ms)
-        least = limit_ms(*self.shape, kind.itemsize, self.contender.both_sides, rates)
+        one, total = self.contender, statistics.median(self.total_ms)
+        least = limit_ms(*self.shape, one.dtype.itemsize, one.both_sides, one.products, rates)
         return {
             "forward_ms": statistics.median(self.forward_ms),
             "total_ms": total,
@@ -144,6 +144,7 @@ class _Trial:
             "total_ms_rounds": self.total_ms,
             "peak_mb": self.peak_mb,
             "graph_ms": graph_ms(self.total, self.device) if total < SHORT_MS else None,
+            "products": one.products,
             "limit_ms": least[1],
             "limit_fraction": least[1] / total,
         }

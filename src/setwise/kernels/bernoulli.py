@@ -18,6 +18,7 @@ from torch import Tensor
 from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.triton import engine, plans, small
+from setwise.kernels.triton.forms import formed
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
 # multiplication to the backward pass. Autograd runs that in a thread of its own, where the host
@@ -76,15 +77,17 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
             d_logits = d_logits if d_logits.dtype == logits.dtype else d_logits.to(logits.dtype)
         elif need_logits:
             incoming = _incoming(grad, ctx.reduction, len(logits))
+            forms = formed(logits, target, ctx.level, owns_keys=True, bernoulli=True)
             d_logits, _ = engine.gradients(
-                logits, target, bias, lse, incoming,
-                owns_keys=True, sigmoid=True, weight=weight, peaks=peaks, level=ctx.level,
+                logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True,
+                weight=weight, peaks=peaks, level=ctx.level, forms=forms,
             )  # fmt: skip
         if need_target:
             incoming = _incoming(grad, ctx.reduction, len(logits))
+            forms = formed(target, logits, ctx.level, owns_keys=False, bernoulli=True)
             d_target, _ = engine.gradients(
-                target, logits, lse, bias, incoming,
-                owns_keys=False, weight=weight, peaks=peaks, level=ctx.level,
+                target, logits, lse, bias, incoming, owns_keys=False,
+                weight=weight, peaks=peaks, level=ctx.level, forms=forms,
             )  # fmt: skip
         return d_target, d_logits, None, None, None, None, None
 

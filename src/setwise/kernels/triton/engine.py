@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels.triton import plans, points
-from setwise.kernels.triton.forms import Forms, formed
+from setwise.kernels.triton.forms import Forms, as_multiplied, formed, room_for_rows
 from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
 from setwise.kernels.triton.tiles import blocks_in
 
@@ -60,7 +60,7 @@ def _logsumexp(
     if shape is not None:
         peaks = torch.empty(shape, device=queries.device)
     start, grid, _, splits, per_split, *_ = plans.logsumexp(
-        queries.device, B, M, N, F, queries.dtype, level,
+        queries.device, B, M, N, F, *_width_and_type(forms, queries, level), level,
         peaks is not None, factor is not None, weight is not None, centre is not None,
     )  # fmt: skip
     lse = torch.empty((B, M) if splits == 1 else (splits, B, M), device=queries.device)
@@ -120,8 +120,10 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     (B, M, F), N = queries.shape, keys.shape[1]
     index = torch.empty(B, M, dtype=torch.long, device=queries.device)
     level = precision(queries.dtype)
-    start, grid = plans.argmax(queries.device, B, M, N, F, queries.dtype, level)
     forms = formed(queries, keys, level, owns_keys=False)
+    start, grid = plans.argmax(
+        queries.device, B, M, N, F, *_width_and_type(forms, queries, level), level
+    )
     last = forms.others.shape[2] if F <= points.MAX_FEATURES else B
     start(grid, (forms.owners, forms.others, bias, index), (M, N, last))
     return index
@@ -181,17 +183,17 @@ def _prepared(
 ) -> tuple[Tensor, Forms, Forms | None]:
     """The bias, and forms for the forward pass and for the gradient of the logits.
 
-    The latter only if they are wanted or made in any case.
-
-    In full precision of more than points, the bias is of float64.
+    The latter only if they are wanted or made in any case. In full precision of more than points,
+    the bias is of float64.
     """
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
+    masked = valid is not None
     if F <= points.MAX_FEATURES:
         bias = torch.empty(B, N, device=device)
         columns = form = torch.empty(B, F, 16 * blocks_in(N, 16), device=device)
         if for_gradient:
             form = torch.empty(B, F, 16 * blocks_in(M, 16), device=device)
-        start, grid = plans.prepare(B, M, N, F, valid is not None, for_gradient)
+        start, grid = plans.prepare_points(B, M, N, F, masked, for_gradient)
         mask = bias if valid is None else valid.view(torch.uint8)
         strides = columns.shape[2], form.shape[2]
         start(
@@ -203,29 +205,19 @@ def _prepared(
         return bias, Forms(target, columns, columns, columns), backward
     exact = level == "float32"
     bias = torch.empty(B, N, device=device, dtype=torch.float64 if exact else torch.float32)
-    second = plans.second_operand(M, F, target.dtype, level, probabilities=True)
-    halved = for_gradient and second == "half"
-    half = bias
-    if halved:
-        half_row = plans.row_of(F, torch.float16, level)
-        half = torch.empty(B, M, half_row, device=device, dtype=torch.float16)
-    copied = plans.copies(F, target.dtype, level)
-    row = plans.row_of(F, target.dtype, level) if copied else None
-    start, grid = plans.prepare(B, M, N, F, valid is not None, halved, row)
     mask = bias if valid is None else valid.view(torch.uint8)
-    rows = [logits, target]
-    if row is not None:
-        rows = [torch.empty(B, n, row, device=device, dtype=target.dtype) for n in (N, M)]
-    start(grid, (logits, target, mask, bias, half, *rows), (B * N, B * M))
+    copies = None
+    if not exact:
+        copies = room_for_rows(logits, target, as_multiplied(target.dtype, bernoulli=True))
+    rows = copies or (logits, target)
+    start, grid = plans.prepare(B * N, B * M, F, rows[0].shape[2], masked, copies is not None)
+    start(grid, (logits, target, mask, bias, *rows), (B * N, B * M))
     if exact:
         forward = formed(target, logits, level, owns_keys=False)
-        return bias, forward, Forms(forward.others, forward.owners, forward.owners, forward.long)
-    logits, target = rows
-    backward = None
-    if halved or (copied and second == "same"):
-        copy = half if halved else target
-        backward = Forms(logits, target, copy, copy)
-    return bias, Forms(target, logits, logits, logits), backward
+    else:
+        keys, queries = rows
+        forward = Forms(queries, keys, keys, keys)
+    return bias, forward, Forms(forward.others, forward.owners, forward.owners, forward.long)
 
 
 def gradients(
@@ -254,8 +246,10 @@ def gradients(
     scale, scale_set, scale_row, factor = incoming
     dtype = owners.dtype if dtype is None else dtype
     level = precision(owners.dtype) if level is None else level
+    if forms is None:
+        forms = formed(owners, others, level, owns_keys, gradient=True)
     walk = plans.gradients(
-        device, B, n_a, n_c, F, owners.dtype, level,
+        device, B, n_a, n_c, F, *_width_and_type(forms, owners, level), level,
         owns_keys, sigmoid, scale is None, weight is not None, peaks is not None,
     )  # fmt: skip
     splits, strips = walk.splits, walk.strips
@@ -273,8 +267,6 @@ def gradients(
     per_set = unread if scale is None else scale
     terms = (owner_term, other_term, per_set, unread if weight is None else weight)
     tail = (walk.per_split, B, scale_set, scale_row, factor)
-    if forms is None:
-        forms = formed(owners, others, level, owns_keys, walk.second)
     walked: Iterable[int] = (0,)
     if F <= points.MAX_FEATURES:
         numbers = (n_a, n_c, forms.others.shape[2], *tail)
@@ -299,6 +291,12 @@ def gradients(
             join, grid = plans.gradients_of_pieces(B * rows, F, owns_keys, sigmoid, level)
             join(grid, (*written, owners, *results), (B * rows, splits, rows, n_a, first))
     return results
+
+
+def _width_and_type(forms: Forms, elements: Tensor, level: str) -> tuple[int, torch.dtype]:
+    """The length of rows, and what `elements` are multiplied as: themselves, if in thirds."""
+    width, dtype = forms.owners.shape[-1], forms.owners.dtype
+    return width, elements.dtype if level == "float32" else dtype
 
 
 def _strip_by_strip(

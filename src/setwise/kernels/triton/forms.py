@@ -6,18 +6,17 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F_
 
 from setwise.kernels.triton import plans, points, thirds
-from setwise.kernels.triton.tiles import blocks_in
+from setwise.kernels.triton.tiles import MOST_FEATURES_AT_ONCE, blocks_in
 
 
 class Forms(NamedTuple):
     """Owners and others as a kernel reads them, the latter also as its second product does.
 
     Points: others by columns. Products in full float32: the `thirds` of both, and which queries
-    have more than a high third. Products in tf32: rounded to it, and others in float16 or
-    transposed; see `products.gradients`.
+    have more than a high third. Products in tf32: rounded to it, and others transposed as well if
+    `plans.transposed` says so. Of Bernoulli elements, those are in float16.
     """
 
     owners: Tensor
@@ -27,9 +26,18 @@ class Forms(NamedTuple):
 
 
 def formed(
-    owners: Tensor, others: Tensor, level: str, owns_keys: bool, second: str = "same"
+    owners: Tensor,
+    others: Tensor,
+    level: str,
+    owns_keys: bool,
+    *,
+    bernoulli: bool = False,
+    gradient: bool = False,
 ) -> Forms:
-    """As a kernel for that ``level`` reads them; ``second`` is that of `products.gradients`."""
+    """As a kernel for that ``level`` reads them, for a ``gradient`` or not.
+
+    ``bernoulli`` says that one side are logits and the other probabilities; see `as_multiplied`.
+    """
     F = owners.shape[2]
     if F <= points.MAX_FEATURES:
         columns = _columns(others)
@@ -38,33 +46,49 @@ def formed(
         queries, keys, long = thirds_of(*((others, owners) if owns_keys else (owners, others)))
         owners, others = (keys, queries) if owns_keys else (queries, keys)
         return Forms(owners, others, others, long)
-    owners, rows = rows_of(owners, others)
-    copy = rows
-    if second == "half":
-        copy = _half(others)
-    elif second == "transposed":
-        copy = rows[..., :F].mT.contiguous()
-    return Forms(owners, rows, copy, copy)
+    owners, others = rows_of(owners, others, as_multiplied(owners.dtype, bernoulli))
+    second = others
+    if gradient and plans.transposed(others.shape[1], F, others.dtype, level):
+        second = others[..., :F].mT.contiguous()
+    return Forms(owners, others, second, second)
 
 
-def rows_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """As products of tf32 read [B, n, F] and [B, m, F], those of 16 bits included; see `plans`."""
-    (B, n, F), m, dtype = x.shape, y.shape[1], x.dtype
-    if not plans.copies(F, dtype, "tf32"):
+def as_multiplied(dtype: torch.dtype, bernoulli: bool) -> torch.dtype:
+    """What elements of that type are multiplied as where tf32 is allowed.
+
+    float16 has the significant bits of tf32, at about twice its rate. Probabilities are in its
+    range. Logits beyond it have a probability of 0 or 1, as its largest number does.
+    """
+    return torch.float16 if bernoulli and dtype == torch.float32 else dtype
+
+
+def rows_of(x: Tensor, y: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+    """As products of tf32 or of 16 bits read [B, n, F] and [B, m, F]."""
+    copies = room_for_rows(x, y, kind)
+    if copies is None:
         return x, y
-    row = plans.row_of(F, dtype, "tf32")
-    x_rows, y_rows = (torch.empty(B, k, row, device=x.device, dtype=dtype) for k in (n, m))
+    (B, n, F), m, row = x.shape, y.shape[1], copies[0].shape[2]
     start, grid = plans.rows(B * n, B * m, F, row)
-    start(grid, (x, y, x_rows, y_rows), (B * n, B * m))
-    return x_rows, y_rows
+    start(grid, (x, y, *copies), (B * n, B * m))
+    return copies
 
 
-def _half(elements: Tensor) -> Tensor:
-    """In float16, in rows that are aligned."""
-    F = elements.shape[2]
-    lacking = plans.row_of(F, torch.float16, "tf32") - F
-    half = elements.half()
-    return F_.pad(half, (0, lacking)) if lacking else half
+def room_for_rows(x: Tensor, y: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor] | None:
+    """Memory for copies of that kind, in rows that are aligned; None if no copy is needed.
+
+    Of 16 bits, elements are read as they are unless they have many features: then loads that are
+    not aligned would cost more than a copy.
+    """
+    F = x.shape[2]
+    at_once = 16 // kind.itemsize
+    aligned = F % at_once == 0 or F <= MOST_FEATURES_AT_ONCE
+    if x.dtype == kind != torch.float32 and aligned:
+        return None
+    row = blocks_in(F, at_once) * at_once
+    return (
+        torch.empty(*x.shape[:2], row, device=x.device, dtype=kind),
+        torch.empty(*y.shape[:2], row, device=y.device, dtype=kind),
+    )
 
 
 def thirds_of(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.rounding import as_tf32
+from setwise.kernels.triton.rounding import as_half
 from setwise.kernels.triton.weights import LN_2, LOG2_E, weighted_sum
 
 
@@ -74,9 +74,8 @@ def gradients(
     if SIGMOID:
         z = tl.load(A + at, mask=ok, other=0.0)
         if ROUNDED:
-            z = as_tf32(z)
-        z = z.to(tl.float32)
-        sums -= weight[:, None] * tl.sigmoid(z)
+            z = as_half(z)
+        sums -= weight[:, None] * tl.sigmoid(z.to(tl.float32))
     if DIVIDED:
         sums /= tl.where(weight > 0, weight, 1.0)[:, None]
     tl.store(DA + at, sums, mask=ok)

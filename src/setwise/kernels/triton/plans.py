@@ -58,15 +58,16 @@ class Strips(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """A launch whose programs each walk over a piece of the other side, in as many splits."""
+    """Programs that each walk over a piece of the other side, in as many splits.
+
+    One launch or, of `products.gradients` in full precision, one for each kind of queries.
+    """
 
     start: Launcher | InTurn
     grid: tuple[int, int, int]
     tiles: Tiles
     splits: int
     per_split: int
-    # How the operand of the second product is given; see `products.gradients`.
-    second: str = "same"
     # If there are, this is the walk of one strip, and the tiles are those of its weights.
     strips: Strips | None = None
 
@@ -109,17 +110,17 @@ def small_sets(
 @_remembered
 def split(n: int, m: int, F: int) -> Plan:
     """For the thirds of n and of m rows; see `thirds.split`."""
-    return _copied(thirds.split, max(n, m), F, row_length(F))
+    return _by_rows(thirds.split, max(n, m), F, row_length(F))
 
 
 @_remembered
 def rows(n: int, m: int, F: int, row: int) -> Plan:
     """For copies of n and of m rows; see `rounding.rows`."""
-    return _copied(rounding.rows, max(n, m), F, row)
+    return _by_rows(rounding.rows, max(n, m), F, row)
 
 
-def _copied(kernel: Any, n: int, F: int, row: int) -> Plan:
-    """For n rows of F features, copied to rows of another length."""
+def _by_rows(kernel: Any, n: int, F: int, row: int) -> Plan:
+    """For n rows of F features, and what is written to rows of that length."""
     block_f = min(power_of_2(row), 1024)
     block_a = 1024 // block_f
     constants = {"F": F, "ROW": row, "BLOCK_A": block_a, "BLOCK_F": block_f}
@@ -127,30 +128,22 @@ def _copied(kernel: Any, n: int, F: int, row: int) -> Plan:
 
 
 @_remembered
-def prepare(
-    B: int, M: int, N: int, F: int, masked: bool, targets_too: bool, row: int | None = None
-) -> Plan:
-    """For what Bernoulli elements want before a walk: `points.prepare`, `preparation.prepare`.
+def prepare_points(B: int, M: int, N: int, F: int, masked: bool, targets_too: bool) -> Plan:
+    """For what Bernoulli elements of few features want before a walk; see `points.prepare`."""
+    blocks = blocks_in(max(M, N) if targets_too else N, 512)
+    constants = {"MASKED": masked, "BOTH": targets_too, "F": F, "BLOCK": 512}
+    return Plan(launcher(points.prepare, constants, 4, 1), (blocks * B, 1, 1))
 
-    ``row`` is the length of a row in copies of both sets, if there are to be any.
-    """
-    constants: dict[str, Any] = {"MASKED": masked}
-    if F <= points.MAX_FEATURES:
-        blocks = blocks_in(max(M, N) if targets_too else N, 512)
-        constants |= {"BOTH": targets_too, "F": F, "BLOCK": 512}
-        return Plan(launcher(points.prepare, constants, 4, 1), (blocks * B, 1, 1))
+
+@_remembered
+def prepare(n: int, m: int, F: int, row: int, masked: bool, copied: bool) -> Plan:
+    """The same of more features, for n logits and m targets; see `preparation.prepare`."""
     # Few steps, for each rounds at the size of the total.
     block_f = min(power_of_2(F), 2048)
     block_a = 2048 // block_f
-    copied = row is not None
-    blocks = blocks_in(B * (max(M, N) if targets_too or copied else N), block_a)
-    constants |= {"HALVED": targets_too, "COPIED": copied, "F": F}
-    constants |= {
-        "HALF_ROW": row_of(F, torch.float16, "tf32"),
-        "ROW": row if copied else F,
-        "BLOCK_A": block_a,
-        "BLOCK_F": block_f,
-    }
+    constants = {"MASKED": masked, "COPIED": copied, "F": F, "ROW": row}
+    constants |= {"BLOCK_A": block_a, "BLOCK_F": block_f}
+    blocks = blocks_in(max(n, m) if copied else n, block_a)
     return Plan(launcher(preparation.prepare, constants, 4, 1), (blocks, 1, 1))
 
 
@@ -167,6 +160,7 @@ def logsumexp(
     M: int,
     N: int,
     F: int,
+    row: int,
     dtype: torch.dtype,
     precision: str,
     recorded: bool,
@@ -174,7 +168,10 @@ def logsumexp(
     weighted: bool,
     centred: bool,
 ) -> Walk:
-    """For the walk of queries over keys; if it is split, a sum over queries is left to others."""
+    """For the walk of queries over keys; if it is split, a sum over queries is left to others.
+
+    Here and below, elements are multiplied in ``dtype``, and have rows of length ``row``.
+    """
     tiles = forward_tiles(M, N, F, dtype, precision, shared_memory(device))
     programs = blocks_in(M, tiles.a)
     peak_keys = tiles.c
@@ -191,7 +188,7 @@ def logsumexp(
     else:
         kernel = products.logsumexp
         constants = {"RECORDED": recorded, **constants, "CENTRED": summed and centred}
-        constants |= {"F": row_of(F, dtype, precision), **blocks, "BLOCK_F": tiles.f}
+        constants |= {"F": row, **blocks, "BLOCK_F": tiles.f}
         constants |= {"PEAK_KEYS": peak_keys, "PRECISION": precision}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
@@ -224,14 +221,21 @@ def gradients_of_pieces(n: int, F: int, owns_keys: bool, sigmoid: bool, precisio
 
 @_remembered
 def argmax(
-    device: torch.device, B: int, M: int, N: int, F: int, dtype: torch.dtype, precision: str
+    device: torch.device,
+    B: int,
+    M: int,
+    N: int,
+    F: int,
+    row: int,
+    dtype: torch.dtype,
+    precision: str,
 ) -> Plan:
     tiles = argmax_tiles(M, N, F, dtype, precision, shared_memory(device))
     constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
     kernel = points.argmax
     if F > points.MAX_FEATURES:
         kernel = products.argmax
-        constants |= {"F": row_of(F, dtype, precision), "BLOCK_F": tiles.f, "PRECISION": precision}
+        constants |= {"F": row, "BLOCK_F": tiles.f, "PRECISION": precision}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Plan(start, (blocks_in(M, tiles.a) * B, 1, 1))
 
@@ -243,6 +247,7 @@ def gradients(
     n_a: int,
     n_c: int,
     F: int,
+    row: int,
     dtype: torch.dtype,
     precision: str,
     owns_keys: bool,
@@ -254,11 +259,10 @@ def gradients(
     """For the walk of n_a owners, which get a gradient, over n_c others."""
     if F > MOST_FEATURES_AT_ONCE:
         return _strips(
-            device, B, n_a, n_c, F, dtype, precision, owns_keys, sigmoid, unit, weighted, listed
-        )
-    # The others of Bernoulli logits are their targets.
-    half = sigmoid and precision == "tf32"
-    tiles = backward_tiles(n_a, n_c, F, dtype, precision, half, shared_memory(device), unit)
+            device, B, n_a, n_c, F, row, dtype, precision,
+            owns_keys, sigmoid, unit, weighted, listed,
+        )  # fmt: skip
+    tiles = backward_tiles(n_a, n_c, F, dtype, precision, shared_memory(device), unit)
     programs = blocks_in(n_a, tiles.a)
     splits, per_split = split_walk(device, B * programs, n_c, tiles)
     constants: dict[str, Any] = {
@@ -268,15 +272,14 @@ def gradients(
         "WEIGHTED": weighted,
         "WHOLE": splits == 1,
     }
-    second = second_operand(n_c, F, dtype, precision, probabilities=sigmoid)
     start: Launcher | InTurn
     if F <= points.MAX_FEATURES:
         constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
         start = launcher(points.gradients, constants, tiles.warps, tiles.stages)
     else:
         constants |= {
-            "SECOND": second,
-            "SCALED": second == "half" or dtype == torch.float16,
+            "TRANSPOSED": transposed(n_c, F, dtype, precision),
+            "SCALED": dtype == torch.float16,
             "LISTED": listed,
             "F": F,
             "BLOCK_A": tiles.a,
@@ -284,14 +287,16 @@ def gradients(
             "BLOCK_F": tiles.f,
             "BLOCK_D": tiles.d,
             "HALVES": tiles.halves,
-            "ROW": row_of(F, dtype, precision),
+            "ROW": row,
             "PRECISION": precision,
         }
         kinds = ("short", "long") if precision == "float32" else ("any",)
-        each = [constants | {"QUERIES": kind} for kind in kinds]
         options = tiles.warps, tiles.stages
-        start = InTurn(*(launcher(products.gradients, one, *options) for one in each))
-    return Walk(start, (programs * B, splits, 1), tiles, splits, per_split, second)
+        starts = [
+            launcher(products.gradients, constants | {"QUERIES": kind}, *options) for kind in kinds
+        ]
+        start = InTurn(*starts) if len(starts) > 1 else starts[0]
+    return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
 
 
 def _strips(
@@ -300,6 +305,7 @@ def _strips(
     n_a: int,
     n_c: int,
     F: int,
+    row: int,
     dtype: torch.dtype,
     precision: str,
     owns_keys: bool,
@@ -309,17 +315,14 @@ def _strips(
     listed: bool,
 ) -> Walk:
     """The same for more features than MOST_FEATURES_AT_ONCE."""
-    second = second_operand(n_c, F, dtype, precision, probabilities=sigmoid)
-    kind = torch.float16 if second == "half" else dtype
-    tiles, walk, owners = strip_tiles(device, B, n_a, n_c, F, dtype, kind, precision)
+    tiles, walk, owners = strip_tiles(device, B, n_a, n_c, F, dtype, precision)
     chunks, programs = blocks_in(F, walk.d), B * blocks_in(owners, walk.a)
     splits, per_split = split_walk(device, programs * chunks, n_c, walk, tiles.c)
-    row = row_of(F, dtype, precision)
     constants: dict[str, Any] = {
         "OWNS_KEYS": owns_keys,
         "UNIT": unit,
         "WEIGHTED": weighted,
-        "SCALED": kind == torch.float16,
+        "SCALED": dtype == torch.float16,
         "LISTED": listed,
         "ROW": row,
         "BLOCK_A": tiles.a,
@@ -334,12 +337,11 @@ def _strips(
         "UNIT": unit,
         "WEIGHTED": weighted,
         "WHOLE": splits == 1,
-        "TRANSPOSED": second == "transposed",
-        "SCALED": kind == torch.float16,
+        "TRANSPOSED": transposed(n_c, F, dtype, precision),
+        "SCALED": dtype == torch.float16,
         "LISTED": listed,
         "F": F,
         "ROW": row,
-        "C_ROW": row_of(F, kind, precision),
         "BLOCK_A": walk.a,
         "TILE_C": tiles.c,
         "BLOCK_C": walk.c,
@@ -348,27 +350,10 @@ def _strips(
     }
     start = launcher(strips.gradients, constants, walk.warps, walk.stages)
     kept = Strips(weights, (programs * blocks_in(n_c, tiles.c), 1, 1), owners)
-    return Walk(start, (programs, splits * chunks, 1), tiles, splits, per_split, second, kept)
+    return Walk(start, (programs, splits * chunks, 1), tiles, splits, per_split, kept)
 
 
-def second_operand(
-    n_c: int, F: int, dtype: torch.dtype, precision: str, probabilities: bool
-) -> str:
-    """How the operand of the second product, n_c others, is given; see `products.gradients`."""
-    if F <= points.MAX_FEATURES or dtype != torch.float32 or n_c < 64 or precision == "float32":
-        return "same"
-    return "half" if probabilities else "transposed"
-
-
-def copies(F: int, dtype: torch.dtype, precision: str) -> bool:
-    """Whether `products` and `strips` read copies, which are rounded to tf32 or filled up."""
-    return precision == "tf32" and (dtype == torch.float32 or row_of(F, dtype, precision) != F)
-
-
-def row_of(F: int, dtype: torch.dtype, precision: str) -> int:
-    """The length of a row as the kernels of `products` and `strips` read it.
-
-    Many features of tf32 or 16 bits are filled up as well, where wide loads would not be aligned.
-    """
-    aligned = F * dtype.itemsize % 16 == 0 or F <= MOST_FEATURES_AT_ONCE
-    return F if precision == "tf32" and aligned else row_length(F)
+def transposed(n_c: int, F: int, dtype: torch.dtype, precision: str) -> bool:
+    """Whether the second product, with n_c others, wants them so; see `products.gradients`."""
+    of_tf32 = dtype == torch.float32 and precision == "tf32"
+    return of_tf32 and n_c >= 64 and F > points.MAX_FEATURES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.rounding import as_tf32
+from setwise.kernels.triton.rounding import as_multiplied
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 LEAST_FLOAT = tl.constexpr(-3.4028234663852886e38)
@@ -13,17 +13,16 @@ LEAST_FLOAT = tl.constexpr(-3.4028234663852886e38)
 
 @triton.jit
 def prepare(
-    Z, X, VALID, BIAS, HALF, Z_ROWS, X_ROWS, n, m,
-    MASKED: tl.constexpr, HALVED: tl.constexpr, COPIED: tl.constexpr, F: tl.constexpr,
-    HALF_ROW: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
+    Z, X, VALID, BIAS, Z_ROWS, X_ROWS, n, m,
+    MASKED: tl.constexpr, COPIED: tl.constexpr, F: tl.constexpr, ROW: tl.constexpr,
+    BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type.
 
-    With HALVED, HALF gets the m rows of X in float16, in rows of length HALF_ROW; what follows F
-    numbers is for alignment, and counts for nothing. With COPIED, Z_ROWS and X_ROWS get Z and X in
-    rows of length ROW, as tf32 and filled up with zeros, which are multiplied. The bias is that of
-    the rounded Z: then all is as if Z had been so from the start, and errors of confident outputs
-    cancel, for ``x - sigmoid(z)`` is what the loss depends on z by.
+    With COPIED, Z_ROWS and X_ROWS get the n rows of Z and the m of X as they are multiplied, in
+    rows of length ROW, filled up with zeros. The bias is that of the rounded Z: then all is as if Z
+    had been so from the start, and errors of confident outputs cancel, for ``x - sigmoid(z)`` is
+    what the loss depends on z by.
     """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
     total = tl.zeros([BLOCK_A], BIAS.dtype.element_ty)
@@ -33,23 +32,20 @@ def prepare(
         ok = (a < n)[:, None] & (f < F)[None, :]
         given = tl.load(Z + at, mask=ok, other=0.0)
         if COPIED:
-            given = as_tf32(given)
+            given = as_multiplied(given, Z_ROWS.dtype.element_ty)
         z = given.to(tl.float32)
         # log(1 + e^z) without overflow. Added in the type of the sum: in float32 the two terms
         # would round to one side more often than to the other, and many features add that up.
         beyond = LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
         softplus = tl.maximum(z, 0.0).to(total.dtype) + beyond.to(total.dtype)
         total += tl.sum(tl.where(ok, softplus, 0.0), 1)
-        if HALVED or COPIED:
-            ok = (a < m)[:, None] & (f < F)[None, :]
-            x = tl.load(X + at, mask=ok, other=0.0)
-        if HALVED:
-            tl.store(HALF + a[:, None] * HALF_ROW + f[None, :], x.to(tl.float16), mask=ok)
         if COPIED:
+            x = tl.load(X + at, mask=(a < m)[:, None] & (f < F)[None, :], other=0.0)
+            x = as_multiplied(x, X_ROWS.dtype.element_ty)
             at = a[:, None] * ROW + f[None, :]
             there = (f < ROW)[None, :]
             tl.store(Z_ROWS + at, given, mask=(a < n)[:, None] & there)
-            tl.store(X_ROWS + at, as_tf32(x), mask=(a < m)[:, None] & there)
+            tl.store(X_ROWS + at, x, mask=(a < m)[:, None] & there)
     bias = -total
     if MASKED:
         bias = tl.where(tl.load(VALID + a, mask=a < n, other=1) != 0, bias, float("-inf"))

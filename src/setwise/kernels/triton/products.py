@@ -15,9 +15,9 @@ from setwise.kernels.triton.weights import (
     HALF_RANGE,
     LN_2,
     LOG2_E,
-    as_multiplied,
     incoming,
     largest_incoming,
+    rounded_weights,
     store_gradient,
     weighted_sum,
     weights_of_scores,
@@ -130,17 +130,17 @@ def gradients(
     A, C, C_T, LONG, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
     n_a, n_c, others_per_split, batch, scale_set, scale_row, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
-    WHOLE: tl.constexpr, SECOND: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
+    WHOLE: tl.constexpr, TRANSPOSED: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, HALVES: tl.constexpr, ROW: tl.constexpr, PRECISION: tl.constexpr,
     QUERIES: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners.
 
-    Where PRECISION is "float32", A and C are the `thirds` of the elements, in rows of length ROW,
-    and LONG [b, query] says which queries have more than a high third; else ROW is F. QUERIES says
-    whether programs whose queries are all "short" are run, the others ("long"), or "any": a kernel
-    of both walks would spill registers in each of them.
+    Elements come in rows of length ROW. Where PRECISION is "float32", A and C are their `thirds`,
+    and LONG [b, query] says which queries have more than a high third. QUERIES says whether
+    programs whose queries are all "short" are run, the others ("long"), or "any". Of many features
+    a kernel of both walks, as `logsumexp` is, would spill far more registers in each of them.
 
     With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
     whichever belongs to the owners and to the others. The incoming gradient of query i is
@@ -157,11 +157,10 @@ def gradients(
     division are done here if a walk is WHOLE; the pieces of one that is split are put together by
     `pieces.gradients`.
 
-    In "float32" the second product, weights times C, is formed of thirds as well. Else SECOND says
-    how it gets its C. "same": the tile of the first product, or another of its kind. "transposed":
-    tensor cores take 32-bit operands only with the summed dimension contiguous, so C_T is C
-    transposed. "half": C_T is C in float16, which has the mantissa of tf32 at twice its speed. That
-    needs a C in [0, 1], as the target of a Bernoulli is.
+    In "float32" the second product, weights times C, is formed of thirds as well. Else it takes the
+    tile of the first product, or another of its kind. But tensor cores take 32-bit operands only
+    with the summed dimension contiguous: with TRANSPOSED, C_T is C transposed, [b, F, n_c].
+
     With SCALED, weights in float16 are brought into its range by the largest |g|, which is
     ``|factor LARGEST|`` (g is applied last where the owners are queries).
 
@@ -183,24 +182,25 @@ def gradients(
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     d = tl.arange(0, BLOCK_D)
-    largest = largest_incoming(LARGEST, factor, OWNS_KEYS, UNIT, WEIGHTED, SCALED)
     start = split * others_per_split
     end = tl.minimum(start + others_per_split, n_c)
-    if LISTED:
-        piece = tl.program_id(0) * tl.num_programs(1) + split
-        LIST += piece.to(tl.int64) * tl.cdiv(others_per_split, BLOCK_C)
-        COUNT += piece
     if OWNS_KEYS:
         queries, first, last = n_c, start, end
     else:
         queries, first = n_a, tl.program_id(0) % blocks * BLOCK_A
         last = tl.minimum(first + BLOCK_A, n_a)
+    tl.static_assert((QUERIES == "any") == (PRECISION != "float32"))
     if QUERIES != "any" and all_short(LONG + b * queries, first, last) != (QUERIES == "short"):
         return
+    largest = largest_incoming(LARGEST, factor, OWNS_KEYS, UNIT, WEIGHTED, SCALED)
+    if LISTED:
+        piece = tl.program_id(0) * tl.num_programs(1) + split
+        LIST += piece.to(tl.int64) * tl.cdiv(others_per_split, BLOCK_C)
+        COUNT += piece
     sums, upper, weight = _gradients(
         A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
         a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
-        OWNS_KEYS, UNIT, WEIGHTED, SECOND, SCALED, LISTED,
+        OWNS_KEYS, UNIT, WEIGHTED, TRANSPOSED, SCALED, LISTED,
         F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, QUERIES == "short",
     )  # fmt: skip
     if SCALED:
@@ -229,7 +229,7 @@ def gradients(
 def _gradients(
     A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
     a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
-    OWNS_KEYS: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SECOND: tl.constexpr,
+    OWNS_KEYS: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, TRANSPOSED: tl.constexpr,
     SCALED: tl.constexpr, LISTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, HALVES: tl.constexpr,
     ROW: tl.constexpr, PRECISION: tl.constexpr, SHORT: tl.constexpr,
@@ -284,17 +284,15 @@ def _gradients(
                 )
                 upper += product(p_high, p_middle, p_low, c_high, c_middle, c_low, C_SHORT)
         else:
-            if SECOND == "transposed":
+            if TRANSPOSED:
                 ok = (d < F)[:, None] & c_ok[None, :]
                 second = tl.trans(tl.load(C_T + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
-            elif SECOND == "half":
-                second = tile(C_T, c, d, c_ok, F, F % BLOCK_D == 0)
-            elif BLOCK_D == BLOCK_F and F <= BLOCK_F:
+            elif BLOCK_D == BLOCK_F and ROW <= BLOCK_F:
                 second = c_high
             else:
-                second = tile(C, c, d, c_ok, F, F % BLOCK_D == 0)
+                second = tile(C, c, d, c_ok, ROW, ROW % BLOCK_D == 0)
             # The total of the weights as multiplied: both shares of a gradient must cancel.
-            rounded = as_multiplied(p, second.dtype, PRECISION)
+            rounded = rounded_weights(p, second.dtype, PRECISION)
             weight += tl.sum(rounded.to(tl.float32), 1)
             sums = tl.dot(rounded, second, sums, input_precision=PRECISION)
     return sums, upper, weight

@@ -10,10 +10,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.rounding import as_tf32
+from setwise.kernels.triton.rounding import as_half
 from setwise.kernels.triton.scores import tile
 from setwise.kernels.triton.thirds import add_product, product, thirds
-from setwise.kernels.triton.weights import LN_2, LOG2_E, as_multiplied
+from setwise.kernels.triton.weights import HALF_RANGE, LN_2, LOG2_E
 
 MAX_ELEMENTS = 64
 # Up to so many, a product of tiles, which has 16 rows at least, would be mostly padding.
@@ -95,26 +95,28 @@ def set_cross_entropy(
         f = f0 + tl.arange(0, BLOCK_F)
         x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
         if PRECISION != "float32":
-            x, z = as_tf32(x), as_tf32(z)
+            x, z = as_half(x), as_half(z)
         bias -= tl.sum(_softplus(z.to(tl.float32), f, F, bias.dtype), 1)
         if PRECISION == "float32":
             s, lost = _add_thirds(s, lost, x, tl.trans(z))
         else:
-            s = tl.dot(x, tl.trans(z), s, input_precision=PRECISION)
+            s = tl.dot(x, tl.trans(z), s)
     if PRECISION == "float32":
         s = s.to(tl.float64) - lost.to(tl.float64)
     p, w = _weights(
         s, bias, VALID, WEIGHT, BIAS, LSE, LOSS, b, i, j, M, N, factor, MASKED, WEIGHTED, TERMS
     )
     if GRADIENT:
-        # Weights in [0, 1] until the end: a 16-bit product has no room for those of a large batch.
-        # Their total is that of the rounded ones, so that both shares of a gradient cancel.
+        # Weights relative to the largest until the end: a 16-bit product has no room for those of a
+        # large batch. Their total is that of the rounded ones: both shares of a gradient cancel.
         largest = tl.max(w, 0)
-        share = w / tl.where(largest > 0, largest, 1.0)
-        p = as_multiplied(tl.trans(p * share[:, None]), X.dtype.element_ty, PRECISION)
-        total = tl.sum(p.to(tl.float32), 1)
+        share = HALF_RANGE * w / tl.where(largest > 0, largest, 1.0)
+        p = tl.trans(p * share[:, None])
         if PRECISION == "float32":
             p_high, p_middle, p_low = thirds(p, True)
+        else:
+            p = p.to(tl.float16 if X.dtype.element_ty == tl.float32 else X.dtype.element_ty)
+        total = tl.sum(p.to(tl.float32), 1)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
             x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
@@ -122,10 +124,10 @@ def set_cross_entropy(
                 x_high, x_middle, x_low = thirds(x, False)
                 d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
             else:
-                x, z = as_tf32(x), as_tf32(z)
-                d = tl.dot(p, x, input_precision=PRECISION)
+                x, z = as_half(x), as_half(z)
+                d = tl.dot(p, x)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
-            d *= factor * largest
+            d *= factor * largest / HALF_RANGE
             ok = (j < N)[:, None] & (f < F)[None, :]
             tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)
 

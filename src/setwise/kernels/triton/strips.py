@@ -18,9 +18,9 @@ from setwise.kernels.triton.scores import scores, tile, tiles
 from setwise.kernels.triton.thirds import all_short, product, thirds
 from setwise.kernels.triton.weights import (
     HALF_RANGE,
-    as_multiplied,
     incoming,
     largest_incoming,
+    rounded_weights,
     store_gradient,
     weights_of_scores,
 )
@@ -98,7 +98,7 @@ def weights(
         tl.store(P + apart, middle)
         tl.store(P + 2 * apart, low)
     else:
-        p = as_multiplied(p, P.dtype.element_ty, PRECISION)
+        p = rounded_weights(p, P.dtype.element_ty, PRECISION)
         total = tl.sum(p.to(tl.float32), 1)
         tl.store(P, p)
     tl.store(TOTAL + tl.cast(place, tl.int64) * batch * strip + row, total)
@@ -110,15 +110,15 @@ def gradients(
     n_a, n_c, others_per_split, batch, scale_set, scale_row, factor, first, strip,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, TRANSPOSED: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
-    F: tl.constexpr, ROW: tl.constexpr, C_ROW: tl.constexpr, BLOCK_A: tl.constexpr,
-    TILE_C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+    F: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, TILE_C: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """As `products.gradients`, of weights that are there: ``sum_c P_ac C_c`` of BLOCK_D features.
 
     The pieces of a walk that is not WHOLE are [split, b, strip], not of all owners.
 
-    P and TOTAL come from tiles of TILE_C others, BLOCK_C of which are multiplied at a time. C, in
-    rows of length C_ROW, is of the kind of P, and TRANSPOSED to [b, F, n_c] if that is tf32.
+    P and TOTAL come from tiles of TILE_C others, BLOCK_C of which are multiplied at a time. C is
+    TRANSPOSED to [b, F, n_c] if it is of 32 bits; see `products.gradients`.
     """
     blocks, chunks = strip // BLOCK_A, tl.cdiv(F, BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -138,17 +138,17 @@ def gradients(
     row = b * strip + block * BLOCK_A + tl.arange(0, BLOCK_A)
     apart = tl.cast(batch, tl.int64) * strip * width
     P += row[:, None] * width + start
-    C += b * n_c * (F if TRANSPOSED else C_ROW)
+    C += b * n_c * (F if TRANSPOSED else ROW)
     d = chunk * BLOCK_D + tl.arange(0, BLOCK_D)
     if PRECISION == "float32" and OWNS_KEYS and all_short(LONG + b * n_c, start, end):
         sums = _sums(
             P, C, LIST, d, n_c, start, end, tiles_there, batch, apart,
-            TRANSPOSED, LISTED, F, C_ROW, BLOCK_A, TILE_C, BLOCK_C, BLOCK_D, PRECISION, True,
+            TRANSPOSED, LISTED, F, ROW, BLOCK_A, TILE_C, BLOCK_C, BLOCK_D, PRECISION, True,
         )  # fmt: skip
     else:
         sums = _sums(
             P, C, LIST, d, n_c, start, end, tiles_there, batch, apart,
-            TRANSPOSED, LISTED, F, C_ROW, BLOCK_A, TILE_C, BLOCK_C, BLOCK_D, PRECISION, False,
+            TRANSPOSED, LISTED, F, ROW, BLOCK_A, TILE_C, BLOCK_C, BLOCK_D, PRECISION, False,
         )  # fmt: skip
     weight = tl.zeros([BLOCK_A], tl.float32)
     for at in range(0, tiles_there, AT_ONCE):
@@ -181,12 +181,12 @@ def gradients(
 @triton.jit
 def _sums(
     P, C, LIST, d, n_c, start, end, tiles_there, batch, apart,
-    TRANSPOSED: tl.constexpr, LISTED: tl.constexpr, F: tl.constexpr, C_ROW: tl.constexpr,
+    TRANSPOSED: tl.constexpr, LISTED: tl.constexpr, F: tl.constexpr, ROW: tl.constexpr,
     BLOCK_A: tl.constexpr, TILE_C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_D: tl.constexpr,
     PRECISION: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
     """``sum_c P_ac C_cd`` over the tiles there are."""
-    c_apart = tl.cast(batch, tl.int64) * n_c * C_ROW
+    c_apart = tl.cast(batch, tl.int64) * n_c * ROW
     sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
     if LISTED:
         upcoming = tl.load(LIST, mask=tiles_there > 0, other=0)
@@ -201,7 +201,7 @@ def _sums(
         c_ok = c < end
         here = P + at + tl.arange(0, BLOCK_C)[None, :]
         if PRECISION == "float32":
-            high, middle, low = tiles(C, c, d, c_ok, c_apart, C_ROW, C_ROW % BLOCK_D == 0, SHORT)
+            high, middle, low = tiles(C, c, d, c_ok, c_apart, ROW, ROW % BLOCK_D == 0, SHORT)
             sums += product(
                 tl.load(here), tl.load(here + apart), tl.load(here + 2 * apart),
                 high, middle, low, SHORT,
@@ -211,6 +211,6 @@ def _sums(
                 ok = (d < F)[:, None] & c_ok[None, :]
                 others = tl.trans(tl.load(C + d[:, None] * n_c + c[None, :], mask=ok, other=0.0))
             else:
-                others = tile(C, c, d, c_ok, C_ROW, C_ROW % BLOCK_D == 0)
+                others = tile(C, c, d, c_ok, ROW, ROW % BLOCK_D == 0)
             sums = tl.dot(tl.load(here), others, sums, input_precision=PRECISION)
     return sums

@@ -34,9 +34,10 @@ def row_length(F: int) -> int:
 
 @triton.jit
 def thirds(x, BOUNDED: tl.constexpr):
-    """The high, middle and low third of each number; BOUNDED if none is near the largest there is.
+    """The high, middle and low third of each number; BOUNDED if none is beyond 2^128 - 2^119.
 
-    One that is would round to infinity. What is not a number has a low third that is none.
+    Those would round to infinity. Weights times an incoming gradient of that size would be NaN,
+    which they are close to anyway. What is not a number has a low third that is none.
     """
     high = nearest(x, 16) if BOUNDED else rounded(x, 16)
     rest = x - high
@@ -120,18 +121,17 @@ def split(
     LONG [n] gets 0 for a query that is the same as its high thirds, as one of zeros and ones is.
     """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
-    longest = tl.zeros([BLOCK_A], tl.float32)
+    long = tl.zeros([BLOCK_A], tl.int32)
     for f0 in range(0, ROW, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
-        middle = _split_rows(QUERIES, Q_THIRDS, a, f, n, F, ROW)
-        longest = tl.maximum(longest, tl.max(tl.where(middle.to(tl.float32) == 0.0, 0.0, 1.0), 1))
+        long |= tl.max(_split_rows(QUERIES, Q_THIRDS, a, f, n, F, ROW), 1)
         _split_rows(KEYS, K_THIRDS, a, f, m, F, ROW)
-    tl.store(LONG + a, longest.to(tl.int8), mask=a < n)
+    tl.store(LONG + a, long.to(tl.int8), mask=a < n)
 
 
 @triton.jit
 def _split_rows(X, X_THIRDS, a, f, n, F: tl.constexpr, ROW: tl.constexpr):
-    """Returns the middle thirds: where one is zero, so is the low one."""
+    """Returns 1 for numbers that have more than a high third; NaN and infinities do."""
     ok = (a < n)[:, None]
     x = tl.load(X + a[:, None] * F + f[None, :], mask=ok & (f < F)[None, :], other=0.0)
     high, middle, low = thirds(x, False)
@@ -141,4 +141,4 @@ def _split_rows(X, X_THIRDS, a, f, n, F: tl.constexpr, ROW: tl.constexpr):
     tl.store(at, high, mask=ok)
     tl.store(at + apart, middle, mask=ok)
     tl.store(at + 2 * apart, low, mask=ok)
-    return middle
+    return ((middle.to(tl.float32) != 0.0) | (low.to(tl.float32) != 0.0)).to(tl.int32)

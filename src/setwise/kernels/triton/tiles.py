@@ -83,7 +83,6 @@ def backward_tiles(
     F: int,
     dtype: torch.dtype,
     precision: str,
-    half: bool,
     room: int,
     unit: bool = False,
 ) -> Tiles:
@@ -91,10 +90,8 @@ def backward_tiles(
 
     There are MOST_FEATURES_AT_ONCE at most.
 
-    ``half`` says that float32 others come as a copy in float16 as well; see `products.gradients`.
-    Else the copy is of 32 bits, and as many others would not fit. ``room`` is the shared memory of
-    the device: the largest tiles are for those that have as much as an H200. ``unit`` says that no
-    incoming gradient is read, which makes a kernel of its own.
+    ``room`` is the shared memory of the device: the largest tiles are for those that have as much
+    as an H200. ``unit`` says that no incoming gradient is read, which makes a kernel of its own.
     """
     if F <= points.MAX_FEATURES:
         c, warps = (32, 1) if unit else (128, 4)
@@ -106,25 +103,18 @@ def backward_tiles(
         return _fitting(_backward_of_thirds(n_a, n_c, F), F, room)
     d = _fit(F, 256)
     if F == 256 and min(n_a, n_c) >= 256:
-        large = _tiles_of_256(dtype, half)
-        if bytes_needed(large, dtype, half) <= room:
+        wide = dtype == torch.float32
+        c, stages = (16, 2) if wide else (64, 3)
+        large = Tiles(a=128, c=c, f=256, d=256, warps=8, stages=stages, per_processor=1)
+        if bytes_needed(large, dtype) <= room:
             return large
     if d <= 64:
         a, c = _fit(n_a, 128), _fit(n_c, 64)
         return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
     a, c = _fit(n_a, 64), _fit(n_c, 64)
-    if d == 128 and half and dtype == torch.float32:
-        whole = Tiles(a=a, c=_fit(n_c, 32), f=d, d=d, warps=4, stages=3)
-        if bytes_needed(whole, dtype, half) <= room:
-            return whole
+    if d == 128 and dtype != torch.float32:
+        return Tiles(a=a, c=_fit(n_c, 128), f=d, d=d, warps=4, stages=2)
     return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
-
-
-def _tiles_of_256(dtype: torch.dtype, half: bool) -> Tiles:
-    """For 256 features, all of which stay at hand."""
-    if dtype != torch.float32:
-        return Tiles(a=128, c=64, f=256, d=256, warps=8, stages=3, per_processor=1)
-    return Tiles(a=128, c=32 if half else 16, f=256, d=256, warps=8, stages=2, per_processor=1)
 
 
 def _forward_of_thirds(M: int, N: int, F: int) -> Tiles:
@@ -191,15 +181,14 @@ def strip_tiles(
     n_c: int,
     F: int,
     dtype: torch.dtype,
-    kind: torch.dtype,
     precision: str,
 ) -> tuple[Tiles, Tiles, int]:
     """For more features: tiles of weights, tiles of their products, and owners in a strip.
 
-    The weights, of ``kind`` or thirds, take no more memory than the sets, or a strip is one tile.
+    The weights take no more memory than the sets, or a strip is one tile.
     """
     room, exact = shared_memory(device), precision == "float32"
-    size = 6 if exact else kind.itemsize
+    size = 6 if exact else dtype.itemsize
     tiles = forward_tiles(n_a, n_c, F, dtype, precision, room)
     width = blocks_in(n_c, tiles.c) * tiles.c
     most = (n_a + n_c) * F * dtype.itemsize // (width * size)
@@ -209,7 +198,7 @@ def strip_tiles(
     # Wide sums read weights less often, if there are enough of them.
     programs = B * owners // tiles.a * blocks_in(F, 256)
     d = 256 if large and programs >= 2 * _processors(device) else 128
-    c = min(64 if kind != torch.float32 else 32, tiles.c)
+    c = min(32 if dtype == torch.float32 else 64, tiles.c)
     walk = Tiles(tiles.a, c, f=0, d=d, warps=8 if large else 4, stages=3)
     while bytes_of_products(walk, size) > room:
         walk = replace(walk, stages=walk.stages - 1)
@@ -221,12 +210,13 @@ def bytes_of_products(walk: Tiles, size: int) -> int:
     return walk.stages * (walk.a + walk.d) * walk.c * size + 1024
 
 
-def bytes_needed(large: Tiles, dtype: torch.dtype, half: bool) -> int:
+def bytes_needed(large: Tiles, dtype: torch.dtype) -> int:
     """Shared memory of such tiles: the owners and, for each stage, the others and their copy.
 
-    Sums across warps need some more, of which Triton's compiler told 1 KiB at most.
+    Only what is of 32 bits is copied. Sums across warps need some more, of which Triton's compiler
+    told 1 KiB at most.
     """
-    copy = 0 if dtype != torch.float32 else 2 if half else 4
+    copy = 4 if dtype == torch.float32 else 0
     step = large.c * (dtype.itemsize * large.f + copy * large.d)
     return dtype.itemsize * large.a * large.f + large.stages * step + 1024
 

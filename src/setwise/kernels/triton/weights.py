@@ -72,7 +72,7 @@ def weights_of_scores(
 
 
 @triton.jit
-def as_multiplied(p, kind: tl.constexpr, PRECISION: tl.constexpr):
+def rounded_weights(p, kind: tl.constexpr, PRECISION: tl.constexpr):
     """Weights rounded as the tensor cores will see them: to 16 bits, or to the 19 of tf32."""
     if kind != tl.float32:
         return p.to(kind)
