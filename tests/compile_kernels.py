@@ -95,6 +95,7 @@ def main() -> None:
         ("thirds", 256, False, True),
         ("thirds", 1000, True, True),
         ("float16", 92, True, False),
+        ("float16", 92, False, True),
         ("float16", 1000, True, True),
         ("tf32", 1000, False, True),
     ):

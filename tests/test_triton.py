@@ -468,7 +468,7 @@ def test_logits_beyond_float16(
 def test_a_feature_that_no_output_has(set_precision: Callable[[str], None]) -> None:
     """Then the loss is that of the largest float16, where it should be far larger.
 
-    But the gradient is the same.
+    But the gradient is the same, if all outputs are equally far from it.
     """
     set_precision("medium")
     z, x, _ = arguments(1, 140, 150, 40)
@@ -488,6 +488,29 @@ def test_a_feature_that_no_output_has(set_precision: Callable[[str], None]) -> N
 def test_float16(shape: Shape) -> None:
     """Read as it is; bfloat16 is left to the GPU, for the interpreter multiplies it wrongly."""
     compare(loss_to(0, 1, **masks(*shape)), [t.half() for t in arguments(*shape)], HALF)
+
+
+@pytest.mark.parametrize("size", [10, 70], ids=["small", "large"])
+@pytest.mark.parametrize("weight", [1e-36, 1e36])
+@pytest.mark.parametrize("precision", ["highest", "medium"])
+@pytest.mark.usefixtures("gradient_is_computed")
+def test_weights_of_any_size(
+    size: int, weight: float, precision: str, set_precision: Callable[[str], None]
+) -> None:
+    """Nothing on the way to the gradient is infinite or vanishes."""
+    set_precision(precision)
+    z, x, w = arguments(1, size, size, 16)
+
+    def gradient(kind: torch.dtype, impl: Any) -> Tensor:
+        leaf = held_by_tf32(z).to(kind).requires_grad_()
+        value = sw.set_cross_entropy(
+            leaf, x.round().to(kind), weight=w.to(kind) * weight, impl=impl
+        )
+        return torch.autograd.grad(value, leaf)[0]
+
+    ours, exact = gradient(torch.float32, "triton"), gradient(torch.float64, "reference")
+    limit = 1e-5 if precision == "highest" else HALF
+    assert (ours / weight - exact / weight).abs().max() <= limit * (exact / weight).abs().max()
 
 
 @pytest.mark.parametrize("size", [10, 70], ids=["small", "large"])

@@ -57,7 +57,9 @@ def available(device: str) -> list[Contender]:
             # Where tf32 is allowed, products are of float16, which has as many bits.
             Contender("setwise-tf32", ours, products=SIXTEEN_BITS),
             Contender("setwise-bf16", ours, torch.bfloat16, products=SIXTEEN_BITS),
-            Contender("setwise-bf16-both", ours, torch.bfloat16, True, SIXTEEN_BITS),
+            Contender(
+                "setwise-bf16-both", ours, torch.bfloat16, both_sides=True, products=SIXTEEN_BITS
+            ),
         ]
         if find_spec("cut_cross_entropy"):
             contenders.append(_cut_cross_entropy())
@@ -95,7 +97,10 @@ def _cut_cross_entropy() -> Contender:
     def refuses(B: int, N: int, F: int) -> str | None:
         return "takes one set at a time" if B > 1 else None
 
-    return Contender("cut-cross-entropy", loss, torch.bfloat16, True, SIXTEEN_BITS, refuses)
+    return Contender(
+        "cut-cross-entropy", loss, torch.bfloat16, both_sides=True, products=SIXTEEN_BITS,
+        refuses=refuses,
+    )  # fmt: skip
 
 
 def _keops(logits: Tensor, target: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
-from setwise.kernels.triton import engine, plans, small
+from setwise.kernels.triton import engine, plans, points, small
 from setwise.kernels.triton.forms import formed
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
@@ -71,20 +71,23 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         if need_weight or torch.is_grad_enabled() or not _is_array(grad):
             return _general_backward(ctx, grad)
         target, logits, _, weight, bias, lse, peaks, ready = ctx.saved_tensors
-        d_target = d_logits = None
+        d_target = d_logits = forms = None
         if need_logits and ready is not None:
             d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
             d_logits = d_logits if d_logits.dtype == logits.dtype else d_logits.to(logits.dtype)
         elif need_logits:
             incoming = _incoming(grad, ctx.reduction, len(logits))
-            forms = formed(logits, target, ctx.level, owns_keys=True, bernoulli=True)
+            forms = formed(logits, target, ctx.level, True, bernoulli=True, gradient=True)
             d_logits, _ = engine.gradients(
                 logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True,
                 weight=weight, peaks=peaks, level=ctx.level, forms=forms,
             )  # fmt: skip
         if need_target:
             incoming = _incoming(grad, ctx.reduction, len(logits))
-            forms = formed(target, logits, ctx.level, owns_keys=False, bernoulli=True)
+            if forms is not None and logits.shape[2] > points.MAX_FEATURES:
+                forms = forms.swapped()
+            else:
+                forms = formed(target, logits, ctx.level, False, bernoulli=True, gradient=True)
             d_target, _ = engine.gradients(
                 target, logits, lse, bias, incoming, owns_keys=False,
                 weight=weight, peaks=peaks, level=ctx.level, forms=forms,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels.triton import plans, points
-from setwise.kernels.triton.forms import Forms, as_multiplied, formed, room_for_rows
+from setwise.kernels.triton.forms import Forms, formed, multiplied_dtype, room_for_rows
 from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
 from setwise.kernels.triton.tiles import blocks_in
 
@@ -208,7 +208,7 @@ def _prepared(
     mask = bias if valid is None else valid.view(torch.uint8)
     copies = None
     if not exact:
-        copies = room_for_rows(logits, target, as_multiplied(target.dtype, bernoulli=True))
+        copies = room_for_rows(logits, target, multiplied_dtype(target.dtype, bernoulli=True))
     rows = copies or (logits, target)
     start, grid = plans.prepare(B * N, B * M, F, rows[0].shape[2], masked, copies is not None)
     start(grid, (logits, target, mask, bias, *rows), (B * N, B * M))
@@ -217,7 +217,7 @@ def _prepared(
     else:
         keys, queries = rows
         forward = Forms(queries, keys, keys, keys)
-    return bias, forward, Forms(forward.others, forward.owners, forward.owners, forward.long)
+    return bias, forward, forward.swapped()
 
 
 def gradients(
@@ -326,6 +326,8 @@ def _strip_by_strip(
 
 def precision(dtype: torch.dtype) -> str:
     """How products are formed: in "float32", or as tensor cores do at their fastest, in "tf32".
+
+    The latter also stands for types of 16 bits, `forms.multiplied_dtype` among them.
 
     For float32 that follows PyTorch's own setting for matrix products, where "high", which is also
     what ``allow_tf32 = True`` sets, still means full precision: a score is a small difference of

@@ -24,6 +24,10 @@ class Forms(NamedTuple):
     second: Tensor
     long: Tensor  # in full float32; else some tensor, which is not read
 
+    def swapped(self) -> Forms:
+        """For a walk the other way, where neither side is by columns or transposed."""
+        return Forms(self.others, self.owners, self.owners, self.long)
+
 
 def formed(
     owners: Tensor,
@@ -36,7 +40,7 @@ def formed(
 ) -> Forms:
     """As a kernel for that ``level`` reads them, for a ``gradient`` or not.
 
-    ``bernoulli`` says that one side are logits and the other probabilities; see `as_multiplied`.
+    ``bernoulli`` says that one side are logits and the other probabilities: see `multiplied_dtype`.
     """
     F = owners.shape[2]
     if F <= points.MAX_FEATURES:
@@ -46,18 +50,18 @@ def formed(
         queries, keys, long = thirds_of(*((others, owners) if owns_keys else (owners, others)))
         owners, others = (keys, queries) if owns_keys else (queries, keys)
         return Forms(owners, others, others, long)
-    owners, others = rows_of(owners, others, as_multiplied(owners.dtype, bernoulli))
+    owners, others = rows_of(owners, others, multiplied_dtype(owners.dtype, bernoulli))
     second = others
-    if gradient and plans.transposed(others.shape[1], F, others.dtype, level):
+    if gradient and plans.transposed(others.shape[1], others.dtype, level):
         second = others[..., :F].mT.contiguous()
     return Forms(owners, others, second, second)
 
 
-def as_multiplied(dtype: torch.dtype, bernoulli: bool) -> torch.dtype:
+def multiplied_dtype(dtype: torch.dtype, bernoulli: bool) -> torch.dtype:
     """What elements of that type are multiplied as where tf32 is allowed.
 
     float16 has the significant bits of tf32, at about twice its rate. Probabilities are in its
-    range. Logits beyond it have a probability of 0 or 1, as its largest number does.
+    range. Logits beyond it count as its largest number, whose probability is 0 or 1 as theirs.
     """
     return torch.float16 if bernoulli and dtype == torch.float32 else dtype
 
@@ -81,8 +85,8 @@ def room_for_rows(x: Tensor, y: Tensor, kind: torch.dtype) -> tuple[Tensor, Tens
     """
     F = x.shape[2]
     at_once = 16 // kind.itemsize
-    aligned = F % at_once == 0 or F <= MOST_FEATURES_AT_ONCE
-    if x.dtype == kind != torch.float32 and aligned:
+    cheap = F % at_once == 0 or F <= MOST_FEATURES_AT_ONCE
+    if x.dtype == kind != torch.float32 and cheap:
         return None
     row = blocks_in(F, at_once) * at_once
     return (

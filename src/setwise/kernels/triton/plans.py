@@ -210,7 +210,7 @@ def gradients_of_pieces(n: int, F: int, owns_keys: bool, sigmoid: bool, precisio
         "WEIGHED": owns_keys or divided,
         "SIGMOID": sigmoid,
         "DIVIDED": divided,
-        "ROUNDED": precision == "tf32" and F > points.MAX_FEATURES,
+        "ROUNDED": sigmoid and precision == "tf32" and F > points.MAX_FEATURES,
         "F": F,
         "BLOCK_A": 1024 // block_f,
         "BLOCK_F": block_f,
@@ -278,7 +278,7 @@ def gradients(
         start = launcher(points.gradients, constants, tiles.warps, tiles.stages)
     else:
         constants |= {
-            "TRANSPOSED": transposed(n_c, F, dtype, precision),
+            "TRANSPOSED": transposed(n_c, dtype, precision),
             "SCALED": dtype == torch.float16,
             "LISTED": listed,
             "F": F,
@@ -337,7 +337,7 @@ def _strips(
         "UNIT": unit,
         "WEIGHTED": weighted,
         "WHOLE": splits == 1,
-        "TRANSPOSED": transposed(n_c, F, dtype, precision),
+        "TRANSPOSED": transposed(n_c, dtype, precision),
         "SCALED": dtype == torch.float16,
         "LISTED": listed,
         "F": F,
@@ -353,7 +353,6 @@ def _strips(
     return Walk(start, (programs, splits * chunks, 1), tiles, splits, per_split, kept)
 
 
-def transposed(n_c: int, F: int, dtype: torch.dtype, precision: str) -> bool:
+def transposed(n_c: int, dtype: torch.dtype, precision: str) -> bool:
     """Whether the second product, with n_c others, wants them so; see `products.gradients`."""
-    of_tf32 = dtype == torch.float32 and precision == "tf32"
-    return of_tf32 and n_c >= 64 and F > points.MAX_FEATURES
+    return dtype == torch.float32 and precision == "tf32" and n_c >= 64

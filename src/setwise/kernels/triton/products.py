@@ -204,8 +204,10 @@ def gradients(
         F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, QUERIES == "short",
     )  # fmt: skip
     if SCALED:
-        sums *= largest / HALF_RANGE
-        weight *= largest / HALF_RANGE
+        sums *= 1.0 / HALF_RANGE
+        weight *= 1.0 / HALF_RANGE
+        sums *= largest
+        weight *= largest
     at = (split * batch + b) * n_a
     g = tl.full([BLOCK_A], 1.0, tl.float32)
     if not OWNS_KEYS:

@@ -50,7 +50,7 @@ def as_half(x):
 
 @triton.jit
 def as_multiplied(x, kind: tl.constexpr):
-    """Elements as tensor cores see them without loss, where products are of that kind."""
+    """Elements rounded to what tensor cores hold, where products are of that kind."""
     if kind == tl.float16:
         return as_half(x)
     else:

@@ -110,12 +110,15 @@ def set_cross_entropy(
         # Weights relative to the largest until the end: a 16-bit product has no room for those of a
         # large batch. Their total is that of the rounded ones: both shares of a gradient cancel.
         largest = tl.max(w, 0)
-        share = HALF_RANGE * w / tl.where(largest > 0, largest, 1.0)
+        share = w / tl.where(largest > 0, largest, 1.0)
         p = tl.trans(p * share[:, None])
+        HALF: tl.constexpr = PRECISION != "float32" and X.dtype.element_ty != tl.bfloat16
         if PRECISION == "float32":
             p_high, p_middle, p_low = thirds(p, True)
+        elif HALF:
+            p = (p * HALF_RANGE).to(tl.float16)
         else:
-            p = p.to(tl.float16 if X.dtype.element_ty == tl.float32 else X.dtype.element_ty)
+            p = p.to(tl.bfloat16)
         total = tl.sum(p.to(tl.float32), 1)
         for f0 in range(0, F, BLOCK_F):
             f = f0 + tl.arange(0, BLOCK_F)
@@ -127,7 +130,9 @@ def set_cross_entropy(
                 x, z = as_half(x), as_half(z)
                 d = tl.dot(p, x)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
-            d *= factor * largest / HALF_RANGE
+            if HALF:
+                d /= HALF_RANGE
+            d *= factor * largest
             ok = (j < N)[:, None] & (f < F)[None, :]
             tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)
 

@@ -158,8 +158,10 @@ def gradients(
         weight += tl.sum(tl.load(totals, mask=there[:, None], other=0.0), 0)
     if SCALED:
         largest = largest_incoming(LARGEST, factor, OWNS_KEYS, UNIT, WEIGHTED, SCALED)
-        sums *= largest / HALF_RANGE
-        weight *= largest / HALF_RANGE
+        sums *= 1.0 / HALF_RANGE
+        weight *= 1.0 / HALF_RANGE
+        sums *= largest
+        weight *= largest
     a = first + block * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     g = tl.full([BLOCK_A], 1.0, tl.float32)

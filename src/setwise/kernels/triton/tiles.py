@@ -113,7 +113,9 @@ def backward_tiles(
         return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
     a, c = _fit(n_a, 64), _fit(n_c, 64)
     if d == 128 and dtype != torch.float32:
-        return Tiles(a=a, c=_fit(n_c, 128), f=d, d=d, warps=4, stages=2)
+        whole = Tiles(a=a, c=_fit(n_c, 128), f=d, d=d, warps=4, stages=2)
+        if bytes_needed(whole, dtype) <= room:
+            return whole
     return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
 
 
@@ -185,7 +187,7 @@ def strip_tiles(
 ) -> tuple[Tiles, Tiles, int]:
     """For more features: tiles of weights, tiles of their products, and owners in a strip.
 
-    The weights take no more memory than the sets, or a strip is one tile.
+    The weights take no more memory than the sets as they are multiplied, or a strip is one tile.
     """
     room, exact = shared_memory(device), precision == "float32"
     size = 6 if exact else dtype.itemsize

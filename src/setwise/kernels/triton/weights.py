@@ -61,7 +61,8 @@ def weights_of_scores(
         p = tl.exp2(((s + alpha[:, None]) - lse[None, :]) * LOG2_E)
         scale = incoming(SCALE, WEIGHT, c, c_ok, scale_row, factor, UNIT, WEIGHTED)
         if SCALED:
-            scale *= HALF_RANGE / largest
+            # One after the other: of a small gradient, the quotient of the two would be infinite.
+            scale = scale * (1.0 / largest) * HALF_RANGE
         p *= scale[None, :]
     else:
         lse = tl.where(alpha == float("-inf"), float("inf"), alpha)
