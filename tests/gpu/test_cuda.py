@@ -375,7 +375,7 @@ def test_gradients_to_float32_targets_of_256_features_in_tf32(
     leaves = [t.detach().double().requires_grad_() for t in (z, x)]
     exact = loss_and_both_gradients(*leaves, temperature=temperature)
     for got, right in zip(ours, exact, strict=True):
-        assert (got.double() - right).abs().max() <= 1e-2 * right.abs().max()
+        assert (got.double() - right).abs().max() <= 2e-2 * right.abs().max()
 
 
 @pytest.mark.parametrize("F", [40, 100, 256, 301])
