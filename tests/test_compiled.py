@@ -1,0 +1,32 @@
+"""Kernels compiled as they are planned, for devices that need not be there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.parametrize(("capability", "room"), [(86, 99), (90, 227)], ids=["RTX 3090", "H200"])
+def test_compiled(capability: int, room: int, tmp_path: Path) -> None:
+    """Without a device: shared memory suffices, and large products are not added to."""
+    script = Path(__file__).parent / "compile_kernels.py"
+    settings = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    command = [sys.executable, str(script), str(capability), str(1024 * room)]
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert len(results) == 24
+    for name, shared, apart in results:
+        assert shared <= 1024 * room, name
+        # Where there are scores in full precision; the dot's third operand is a constant.
+        scores = "thirds" in name and not name.startswith("backward, ")
+        assert bool(apart) == scores, name
+        assert all(re.search(r"dot %\w+, %\w+, %cst", line) for line in apart), name
