@@ -118,7 +118,7 @@ def test_nothing_is_skipped_where_all_pairs_matter(
 def test_in_tf32(
     temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where 256 features have blocks of their own, and the second product may be in float16."""
+    """Where 256 features have blocks of their own, of float16 or of tf32."""
     monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
     sets = (held_by_tf32(t) for t in separated(1, 300, 520, 256))
     agree(*sets, extra=2e-3, temperature=temperature)

@@ -220,9 +220,10 @@ def test_long_queries_among_short_ones(
         torch.einsum("bij,bi,bif->bjf", weights, grad, queries.double()),
         torch.einsum("bij,bi->bj", weights, grad),
     ]
-    # Scores of some 50 round by 2e-6, and weights with them. A third left out would be 1e-3.
-    for got, right in zip(ours, exact, strict=True):
-        assert (got - right).abs().max() <= 5e-6 * right.abs().max()
+    # Scores of some 50 round by 2e-6, which a weighted mean of few keys, to a query, shows most. A
+    # third left out would be 1e-3.
+    for got, right, limit in zip(ours, exact, (1e-6, 5e-6, 2e-6, 2e-6), strict=True):
+        assert (got - right).abs().max() <= limit * right.abs().max()
 
 
 @pytest.mark.parametrize("impossible", [-1e9, -1e30, -LARGEST])

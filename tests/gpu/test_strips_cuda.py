@@ -46,7 +46,10 @@ def dense(z: Tensor, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("shape", [(1, 3000, 2500, 300), (2, 1500, 1700, 301)], ids=str)
 def test_several_strips(shape: tuple[int, int, int, int], kind: str) -> None:
-    """At most twice as far from float64 as the dense loss of float32 inputs, and what is added."""
+    """As near to float64 as the dense loss of float32 inputs, and what the kind may add.
+
+    In tf32 at most twice as far as the dense loss is there.
+    """
     z, x = draw(*shape, kind)
     ours = loss_and_gradients(sw.set_cross_entropy, z, x, impl="triton", skip_negligible=False)
     again = loss_and_gradients(sw.set_cross_entropy, z, x, impl="triton", skip_negligible=False)
@@ -56,7 +59,7 @@ def test_several_strips(shape: tuple[int, int, int, int], kind: str) -> None:
     for got, plain, right in zip(ours, usual, exact, strict=True):
         largest = right.abs().max()
         error, allowed = ((t.double() - right).abs().max() / largest for t in (got, plain))
-        assert error <= 2 * allowed + KINDS[kind]
+        assert error <= (2 if kind == "medium" else 1) * allowed + KINDS[kind]
 
 
 def test_memory(kind: str) -> None:

@@ -34,7 +34,7 @@ TIMES_CUT_CROSS_ENTROPY = 2
 MOST_MB = 200
 LARGE, LEAST_SHARE = ("wide", "cloud100k", "cloud1M"), 0.5
 
-# What a pass consumes, and the ceiling that limits it for float32 inputs.
+# What a pass consumes.
 RESOURCES = ["products", "exponentials", "bytes"]
 
 
