@@ -25,7 +25,7 @@ demo: $(DEMO_STAMP)
 report: $(DEMO_STAMP)
 	$(BIN)/setwise report
 
-# Those in Triton's interpreter take a third of the time; they run beside the others, and are shown last.
+# Most of those in Triton's interpreter, a third of the time; they run beside the others, and are shown last.
 KERNELS := $(patsubst %,tests/test_%.py,fused skipping strips thirds triton)
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(KERNELS) > $(VENV)/kernels.txt 2>&1 & kernels=$$!; \

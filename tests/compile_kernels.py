@@ -17,7 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import plans, tiles
+from setwise.kernels.triton import plans, points, tiles
 from setwise.kernels.triton.thirds import APART, row_length
 
 CPU = torch.device("cpu")
@@ -66,19 +66,19 @@ def walks(
     precision: str, F: int, dtype: torch.dtype, owns_keys: bool, listed: bool
 ) -> Iterator[tuple[str, Planned]]:
     """The launches of a training step, to one side, and what each is for."""
-    row = row_length(F)
+    row = row_length(F) if F > points.MAX_FEATURES else F
     forward = planned(
         plans.logsumexp, CPU, 1, N, N, F, row, dtype, precision,
-        listed, True, False, precision != "tf32",
+        listed, True, False, precision != "tf32", precision == "tf32",
     )  # fmt: skip
     backward = planned(
         plans.gradients, CPU, 1, N, N, F, row, dtype, precision,
-        owns_keys, owns_keys, owns_keys, False, listed,
+        owns_keys, owns_keys, owns_keys, False, listed, precision == "tf32",
     )  # fmt: skip
     yield "forward", forward.start
     if backward.strips is None:
         for launch in getattr(backward.start, "launchers", [backward.start]):
-            yield f"backward of {launch.constants['QUERIES']} queries", launch
+            yield f"backward of {launch.constants.get('QUERIES', 'any')} queries", launch
     else:
         yield "weights", backward.strips.start
         yield "backward", backward.start
@@ -98,6 +98,8 @@ def main() -> None:
         ("float16", 92, False, True),
         ("float16", 1000, True, True),
         ("tf32", 1000, False, True),
+        ("tf32", 4, True, False),
+        ("tf32", 4, False, False),
     ):
         precision = "float32" if kind == "thirds" else "tf32"
         dtype = torch.float16 if kind == "float16" else torch.float32

@@ -148,12 +148,12 @@ def test_engine_in_every_precision(
     [(torch.float32, 16, 4), (torch.bfloat16, 64, 0)],  # the latter needs none
 )
 def test_tiles_of_256_features_fit_the_device(dtype: torch.dtype, others: int, copy: int) -> None:
-    """Owners, for each stage the others and their copy, and 1 KiB, in the memory of an H200."""
+    """Owners, for each stage the others and their copy, ones, and 1 KiB, as an H200 has."""
     chosen = partial(tiles.backward_tiles, 32768, 32768, 256, dtype, "tf32")
     walk = chosen(232448)
     assert (walk.a, walk.c) == (128, others)
     step = walk.c * (dtype.itemsize * walk.f + copy * walk.d)
-    needed = dtype.itemsize * walk.a * walk.f + walk.stages * step + 1024
+    needed = dtype.itemsize * (walk.a * walk.f + walk.c * 16) + walk.stages * step + 1024
     assert chosen(needed) == walk
     # A device with less has the tiles of other numbers of features, less of which stay at hand.
     assert chosen(needed - 1).f == 32

@@ -59,7 +59,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
             result = _small_forward(*elements, reduction, need_target, need_logits)
         else:
             result = _forward(*elements, reduction, skip_negligible, need_target, need_logits)
-        sums, saved, ctx.level = result
+        sums, saved, ctx.level, ctx.base_2 = result
         ctx.save_for_backward(*elements, *saved)
         if reduction == "none":
             return sums if sums.dim() == 1 else sums.sum(dim=-1)
@@ -80,7 +80,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
             forms = formed(logits, target, ctx.level, True, bernoulli=True, gradient=True)
             d_logits, _ = engine.gradients(
                 logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True,
-                weight=weight, peaks=peaks, level=ctx.level, forms=forms,
+                weight=weight, peaks=peaks, level=ctx.level, base_2=ctx.base_2, forms=forms,
             )  # fmt: skip
         if need_target:
             incoming = _incoming(grad, ctx.reduction, len(logits))
@@ -90,7 +90,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
                 forms = formed(target, logits, ctx.level, False, bernoulli=True, gradient=True)
             d_target, _ = engine.gradients(
                 target, logits, lse, bias, incoming, owns_keys=False,
-                weight=weight, peaks=peaks, level=ctx.level, forms=forms,
+                weight=weight, peaks=peaks, level=ctx.level, base_2=ctx.base_2, forms=forms,
             )  # fmt: skip
         return d_target, d_logits, None, None, None, None, None
 
@@ -109,26 +109,27 @@ def _forward(
     skip_negligible: bool,
     need_target: bool,
     need_logits: bool,
-) -> tuple[Tensor, _Saved, str]:
-    """What adds up to the loss, [B, any], what to save, and the precision of scores.
+) -> tuple[Tensor, _Saved, str, bool]:
+    """What adds up to the loss, [B, any], what to save, the precision of scores, and their base.
 
     The backward pass computes the same scores, or weights would not add up to 1.
     """
     factor = _factor(reduction, len(logits))
     now = need_logits and _is_light(target, logits)
     record = skip_negligible and (need_target or need_logits)
-    sums, bias, lse, peaks, level, forms = engine.bernoulli_forward(
+    sums, bias, lse, peaks, level, base_2, forms = engine.bernoulli_forward(
         target, logits, valid, weight, factor, record, prepare_gradient=now
     )
     ready = None
     if now:
         ready, _ = engine.gradients(
-            logits, target, bias, lse, (None, 0, 0, factor), owns_keys=True, sigmoid=True,
-            weight=weight, peaks=peaks, level=level, forms=forms, dtype=torch.float32,
+            logits, target, bias, lse, (None, 0, factor), owns_keys=True, sigmoid=True,
+            weight=weight, peaks=peaks, level=level, base_2=base_2, forms=forms,
+            dtype=torch.float32,
         )  # fmt: skip
     if now and not need_target:
-        return sums, (None, None, None, ready), level
-    return sums, (bias, lse, peaks, ready), level
+        return sums, (None, None, None, ready), level, base_2
+    return sums, (bias, lse, peaks, ready), level, base_2
 
 
 def _is_light(target: Tensor, logits: Tensor) -> bool:
@@ -145,7 +146,7 @@ def _small_forward(
     reduction: str,
     need_target: bool,
     need_logits: bool,
-) -> tuple[Tensor, _Saved, str]:
+) -> tuple[Tensor, _Saved, str, bool]:
     """The same in one launch: the losses of the sets are [B]."""
     (B, M, F), N, device = target.shape, logits.shape[1], logits.device
     sums = torch.empty(B, device=device)
@@ -170,7 +171,7 @@ def _small_forward(
     )
     start(grid, tensors, (M, N, _factor(reduction, B)))
     terms = (bias, lse) if need_target else (None, None)
-    return sums, (*terms, None, d_logits if need_logits else None), level
+    return sums, (*terms, None, d_logits if need_logits else None), level, False
 
 
 def _is_array(grad: Tensor) -> bool:
@@ -189,7 +190,7 @@ def _factor(reduction: str, sets: int) -> float:
 
 def _incoming(grad: Tensor, reduction: str, sets: int) -> engine.Incoming:
     """The gradient of each logsumexp, as `engine.gradients` takes it."""
-    return grad.contiguous(), 1 if reduction == "none" else 0, 0, _factor(reduction, sets)
+    return grad.contiguous(), 1 if reduction == "none" else 0, _factor(reduction, sets)
 
 
 def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

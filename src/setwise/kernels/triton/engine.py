@@ -7,6 +7,7 @@ Sums are always formed in the same order, so the same call gives the same bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -18,9 +19,9 @@ from setwise.kernels.triton.forms import Forms, formed, multiplied_dtype, room_f
 from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
 from setwise.kernels.triton.tiles import blocks_in
 
-# The gradient of query i of set b, ``factor SCALE[b scale_set + i scale_row]``, in this order;
-# without a SCALE it is the factor alone.
-Incoming = tuple[Tensor | None, int, int, float]
+# What the gradients of all queries of set b have in common, ``factor SCALE[b scale_set]``, in this
+# order; without a SCALE it is the factor alone. That of a query is so much times its weight.
+Incoming = tuple[Tensor | None, int, float]
 
 
 def logsumexp(
@@ -48,11 +49,13 @@ def _logsumexp(
     weight: Tensor | None = None,
     factor: float | None = None,
     centre: Tensor | None = None,
+    base_2: bool = False,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Logsumexp [B, M] and peaks, as in `logsumexp`; queries own the ``forms``.
 
     With a ``factor`` also ``factor sum_i weight_i (lse_i + centre)`` of some queries each, [B,
-    blocks]; the ``centre`` [B] is 0 if there is none.
+    blocks]; the ``centre`` [B] is 0 if there is none. Logsumexp and peaks are then for gradients:
+    see `weights.without_weight`, and with ``base_2`` they are in bits.
     """
     (B, M, F), N = queries.shape, keys.shape[1]
     peaks = None
@@ -61,7 +64,7 @@ def _logsumexp(
         peaks = torch.empty(shape, device=queries.device)
     start, grid, _, splits, per_split, *_ = plans.logsumexp(
         queries.device, B, M, N, F, *_width_and_type(forms, queries, level), level,
-        peaks is not None, factor is not None, weight is not None, centre is not None,
+        peaks is not None, factor is not None, weight is not None, centre is not None, base_2,
     )  # fmt: skip
     lse = torch.empty((B, M) if splits == 1 else (splits, B, M), device=queries.device)
     sums = None
@@ -81,7 +84,7 @@ def _logsumexp(
     if splits == 1:
         return lse, peaks, sums
     start, grid = plans.logsumexp_of_pieces(
-        B, M, factor is not None, weight is not None, centre is not None
+        B, M, factor is not None, weight is not None, centre is not None, base_2
     )
     whole = torch.empty(B, M, device=queries.device)
     if factor is not None:
@@ -105,12 +108,17 @@ def logsumexp_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients to queries, keys and bias; what is not needed comes back with no rows at all."""
     grad, queries, keys, bias, lse = (t.contiguous() for t in (grad, queries, keys, bias, lse))
-    per_query = (grad, grad.shape[1], 1, 1.0)
+    lse = lse.masked_fill(lse == -math.inf, math.inf)  # see `weights.without_weight`
+    incoming = (None, 0, 1.0)
     # The gradient of the bias comes from the same walk as that of the keys, and is always wanted.
-    d_keys, d_bias = gradients(keys, queries, bias, lse, per_query, owns_keys=True, peaks=peaks)
+    d_keys, d_bias = gradients(
+        keys, queries, bias, lse, incoming, owns_keys=True, weight=grad, peaks=peaks
+    )
     d_queries = queries[:, :0].clone()
     if need_queries:
-        d_queries, _ = gradients(queries, keys, lse, bias, per_query, owns_keys=False, peaks=peaks)
+        d_queries, _ = gradients(
+            queries, keys, lse, bias, incoming, owns_keys=False, weight=grad, peaks=peaks
+        )
     return d_queries, d_keys if need_keys else keys[:, :0].clone(), d_bias
 
 
@@ -135,9 +143,10 @@ class BernoulliForward(NamedTuple):
     sums: Tensor  # [B, any]: what adds up to the loss of each set
     # In full precision relative to a number of each set: weights depend on the difference alone.
     bias: Tensor  # [B, N]: -sum softplus(logits_j), -inf where not valid
-    lse: Tensor  # [B, M]: logsumexp_j score_ij
+    lse: Tensor  # [B, M]: logsumexp_j score_ij, for gradients: see `weights.without_weight`
     peaks: Tensor | None  # of `skipping`, if recorded
     level: str  # of `precision`
+    base_2: bool  # whether lse and peaks are in bits
     forms: Forms | None  # for the gradient of the logits, if prepared
 
 
@@ -162,11 +171,12 @@ def bernoulli_forward(
     centre = None
     if bias.dtype == torch.float64:
         bias, centre = _centred(bias)
+    base_2 = level != "float32" and target.shape[2] > points.MAX_FEATURES
     lse, peaks, sums = _logsumexp(
-        target, logits, bias, record, level, forms, weight, factor, centre
+        target, logits, bias, record, level, forms, weight, factor, centre, base_2
     )
     assert sums is not None
-    return BernoulliForward(sums, bias, lse, peaks, level, for_gradient)
+    return BernoulliForward(sums, bias, lse, peaks, level, base_2, for_gradient)
 
 
 def _centred(bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -232,10 +242,14 @@ def gradients(
     weight: Tensor | None = None,
     peaks: Tensor | None = None,
     level: str | None = None,
+    base_2: bool = False,
     forms: Forms | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the owners, and of the bias if they are keys; see `products.gradients`.
+
+    The lse, one of both terms, is that of `weights.without_weight`; with ``base_2`` it is in bits,
+    and so are peaks.
 
     With the ``peaks`` of the forward pass, tiles that cannot matter are skipped. ``forms``, if they
     have been prepared, are those of the ``level``, which by default is the `precision` now;
@@ -243,14 +257,14 @@ def gradients(
     gradient of the bias.
     """
     (B, n_a, F), n_c, device = owners.shape, others.shape[1], owners.device
-    scale, scale_set, scale_row, factor = incoming
+    scale, scale_set, factor = incoming
     dtype = owners.dtype if dtype is None else dtype
     level = precision(owners.dtype) if level is None else level
     if forms is None:
         forms = formed(owners, others, level, owns_keys, gradient=True)
     walk = plans.gradients(
         device, B, n_a, n_c, F, *_width_and_type(forms, owners, level), level,
-        owns_keys, sigmoid, scale is None, weight is not None, peaks is not None,
+        owns_keys, sigmoid, scale is None, weight is not None, peaks is not None, base_2,
     )  # fmt: skip
     splits, strips = walk.splits, walk.strips
     result = torch.empty(B, n_a, F, device=device, dtype=dtype)
@@ -266,20 +280,19 @@ def gradients(
     unread = owner_term
     per_set = unread if scale is None else scale
     terms = (owner_term, other_term, per_set, unread if weight is None else weight)
-    tail = (walk.per_split, B, scale_set, scale_row, factor)
+    tail = (walk.per_split, B, scale_set, factor)
     walked: Iterable[int] = (0,)
     if F <= points.MAX_FEATURES:
         numbers = (n_a, n_c, forms.others.shape[2], *tail)
         walk.start(walk.grid, (owners, forms.others, *terms, *written), numbers)
     else:
         largest = unread
-        if owns_keys and forms.second.dtype == torch.float16:
-            largest = _largest(scale, weight, unread)
+        if owns_keys and weight is not None and forms.second.dtype == torch.float16:
+            largest = weight.abs().amax()
         visits: tuple[Tensor, Tensor] = (unread, unread)
         if peaks is not None:
             lse, M, N = (other_term, n_c, n_a) if owns_keys else (owner_term, n_a, n_c)
-            per_query = weight if weight is not None else scale if scale_row else None
-            kept = matters(peaks, lse, per_query, N)
+            kept = matters(peaks, lse, weight, N, base_2)
             visits = tiles_to_visit(kept, M, N, F, walk.tiles, owns_keys, walk.per_split)
         options = (*terms, largest, *visits)
         if strips is None:
@@ -315,12 +328,14 @@ def _strip_by_strip(
         *parts, B, strips.owners, tiles * walk.tiles.c, device=device, dtype=forms.second.dtype
     )
     totals = torch.empty(tiles, B, strips.owners, device=device)
+    *terms, scale = options[:3]
+    rest, sizes, scaling = options[3:], numbers[:-2], numbers[-2:]
     elements = forms.owners, forms.others, forms.long
     kept = weights, totals, forms.second, forms.owners, forms.long
     for first in range(0, n_a, strips.owners):
-        place = (*numbers, first, strips.owners)
-        strips.start(strips.grid, (*elements, *options, weights, totals), place)
-        walk.start(walk.grid, (*kept, *options[2:], *written), place)
+        place = first, strips.owners
+        strips.start(strips.grid, (*elements, *terms, *rest, weights, totals), (*sizes, *place))
+        walk.start(walk.grid, (*kept, scale, *rest, *written), (*sizes, *scaling, *place))
         yield first
 
 
@@ -342,11 +357,3 @@ def precision(dtype: torch.dtype) -> str:
     except RuntimeError:
         allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"
     return "tf32" if allowed else "float32"
-
-
-def _largest(scale: Tensor | None, weight: Tensor | None, unread: Tensor) -> Tensor:
-    """The largest |gradient| of a query but for the factor; not read if there is neither."""
-    if scale is None:
-        return unread if weight is None else weight.abs().amax()
-    largest = scale if scale.numel() == 1 else scale.abs().amax()
-    return largest if weight is None else largest * weight.abs().amax()

@@ -9,18 +9,20 @@ import triton
 import triton.language as tl
 
 from setwise.kernels.triton.rounding import as_half
-from setwise.kernels.triton.weights import LN_2, LOG2_E, weighted_sum
+from setwise.kernels.triton.weights import LN_2, LOG2_E, weighted_sum, without_weight
 
 
 @triton.jit
 def logsumexp(
     PIECES, WEIGHT, CENTRE, LSE, LOSS, M, batch, splits, factor,
-    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr, BLOCK: tl.constexpr,
+    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr, BASE_2: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """``LSE[b, i] = logsumexp_split PIECES[split, b, i]``.
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
-    that is summed has CENTRE[b] added to it.
+    that is summed has CENTRE[b] added to it; LSE is then for gradients, see `without_weight`. With
+    BASE_2 pieces and LSE are in bits.
     """
     blocks = tl.cdiv(M, BLOCK)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -33,14 +35,15 @@ def logsumexp(
     total = tl.zeros([BLOCK], tl.float32)
     for split in range(0, splits):
         piece = tl.load(PIECES + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
-        total += tl.exp2((piece - anchor) * LOG2_E)
-    lse = anchor + tl.log2(total) * LN_2
-    tl.store(LSE + b * M + i, lse, mask=i < M)
+        total += tl.exp2(piece - anchor if BASE_2 else (piece - anchor) * LOG2_E)
+    lse = anchor + (tl.log2(total) if BASE_2 else tl.log2(total) * LN_2)
     if SUMMED:
-        if CENTRED:
-            lse += tl.load(CENTRE + b)
-        summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
+        centre = tl.load(CENTRE + b) if CENTRED else 0.0
+        nats = lse * LN_2 if BASE_2 else lse
+        summed = weighted_sum(nats + centre, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
+        lse = without_weight(lse)
+    tl.store(LSE + b * M + i, lse, mask=i < M)
 
 
 @triton.jit

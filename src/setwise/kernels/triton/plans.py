@@ -167,6 +167,7 @@ def logsumexp(
     summed: bool,
     weighted: bool,
     centred: bool,
+    base_2: bool,
 ) -> Walk:
     """For the walk of queries over keys; if it is split, a sum over queries is left to others.
 
@@ -182,22 +183,26 @@ def logsumexp(
     summed = summed and splits == 1
     constants: dict[str, Any] = {"SUMMED": summed, "WEIGHTED": summed and weighted}
     blocks = {"BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    even = N % tiles.c == 0
     if F <= points.MAX_FEATURES:
         kernel = points.logsumexp
-        constants |= {"F": F, **blocks}
+        constants |= {"F": F, **blocks, "STAGES": tiles.stages, "EVEN": even}
     else:
         kernel = products.logsumexp
         constants = {"RECORDED": recorded, **constants, "CENTRED": summed and centred}
         constants |= {"F": row, **blocks, "BLOCK_F": tiles.f}
         constants |= {"PEAK_KEYS": peak_keys, "PRECISION": precision}
+        constants |= {"EVEN": even, "BASE_2": base_2}
     start = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
 
 
 @_remembered
-def logsumexp_of_pieces(B: int, M: int, summed: bool, weighted: bool, centred: bool) -> Plan:
+def logsumexp_of_pieces(
+    B: int, M: int, summed: bool, weighted: bool, centred: bool, base_2: bool
+) -> Plan:
     constants: dict[str, Any] = {"SUMMED": summed, "WEIGHTED": summed and weighted}
-    constants |= {"CENTRED": summed and centred, "BLOCK": 256}
+    constants |= {"CENTRED": summed and centred, "BASE_2": base_2, "BLOCK": 256}
     return Plan(launcher(pieces.logsumexp, constants, 4, 1), (blocks_in(M, 256) * B, 1, 1))
 
 
@@ -255,14 +260,15 @@ def gradients(
     unit: bool,
     weighted: bool,
     listed: bool,
+    base_2: bool,
 ) -> Walk:
     """For the walk of n_a owners, which get a gradient, over n_c others."""
     if F > MOST_FEATURES_AT_ONCE:
         return _strips(
             device, B, n_a, n_c, F, row, dtype, precision,
-            owns_keys, sigmoid, unit, weighted, listed,
+            owns_keys, sigmoid, unit, weighted, listed, base_2,
         )  # fmt: skip
-    tiles = backward_tiles(n_a, n_c, F, dtype, precision, shared_memory(device), unit)
+    tiles = backward_tiles(n_a, n_c, F, dtype, precision, shared_memory(device))
     programs = blocks_in(n_a, tiles.a)
     splits, per_split = split_walk(device, B * programs, n_c, tiles)
     constants: dict[str, Any] = {
@@ -273,8 +279,10 @@ def gradients(
         "WHOLE": splits == 1,
     }
     start: Launcher | InTurn
+    even = n_c % tiles.c == 0
     if F <= points.MAX_FEATURES:
         constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+        constants |= {"STAGES": tiles.stages, "EVEN": even}
         start = launcher(points.gradients, constants, tiles.warps, tiles.stages)
     else:
         constants |= {
@@ -289,6 +297,8 @@ def gradients(
             "HALVES": tiles.halves,
             "ROW": row,
             "PRECISION": precision,
+            "EVEN": even,
+            "BASE_2": base_2,
         }
         kinds = ("short", "long") if precision == "float32" else ("any",)
         options = tiles.warps, tiles.stages
@@ -313,6 +323,7 @@ def _strips(
     unit: bool,
     weighted: bool,
     listed: bool,
+    base_2: bool,
 ) -> Walk:
     """The same for more features than MOST_FEATURES_AT_ONCE."""
     tiles, walk, owners = strip_tiles(device, B, n_a, n_c, F, dtype, precision)
@@ -320,7 +331,6 @@ def _strips(
     splits, per_split = split_walk(device, programs * chunks, n_c, walk, tiles.c)
     constants: dict[str, Any] = {
         "OWNS_KEYS": owns_keys,
-        "UNIT": unit,
         "WEIGHTED": weighted,
         "SCALED": dtype == torch.float16,
         "LISTED": listed,
@@ -329,6 +339,7 @@ def _strips(
         "BLOCK_C": tiles.c,
         "BLOCK_F": tiles.f,
         "PRECISION": precision,
+        "BASE_2": base_2,
     }
     weights = launcher(strips.weights, constants, tiles.warps, tiles.stages)
     constants = {

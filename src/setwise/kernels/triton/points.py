@@ -14,7 +14,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.weights import LN_2, LOG2_E, incoming, weighted_sum
+from setwise.kernels.triton.weights import (
+    LN_2,
+    LOG2_E,
+    of_query,
+    of_set,
+    term,
+    weighted_sum,
+    without_weight,
+)
 
 MAX_FEATURES = 4
 
@@ -49,17 +57,46 @@ def _scores(start, a0, a1, a2, a3, c0, c1, c2, c3, F: tl.constexpr):
 
 
 @triton.jit
+def _column_scores(
+    K, BIAS, j, j_ok, stride, q0, q1, q2, q3, F: tl.constexpr
+):  # fmt: skip
+    """Scores of the queries and the keys j in units of log 2; -inf where there is no key."""
+    bias = term(BIAS, j, j_ok, False) * LOG2_E
+    k0, k1 = _column(K, j, j_ok, 0, F, stride), _column(K, j, j_ok, 1, F, stride)
+    k2, k3 = _column(K, j, j_ok, 2, F, stride), _column(K, j, j_ok, 3, F, stride)
+    return _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
+
+
+@triton.jit
+def _total(
+    K, BIAS, anchor, start, end, stride, q0, q1, q2, q3,
+    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
+):  # fmt: skip
+    """The sum of 2 to the power of the scores less their anchor."""
+    total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
+    for j0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
+        j = j0 + tl.arange(0, BLOCK_C)
+        s = _column_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
+        total += tl.exp2(s - anchor[:, None])
+    return tl.sum(total, 1)
+
+
+@triton.jit
 def logsumexp(
     Q, K, BIAS, LSE, WEIGHT, LOSS, M, N, stride, keys_per_split, batch, factor,
     SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
-    BLOCK_C: tl.constexpr,
+    BLOCK_C: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
-    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``.
+    With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and LSE is for
+    gradients, see `without_weight`. EVEN says that no tile reaches beyond the last key.
 
-    Two walks, one for the maximum and one for the sum: an online maximum would cost a reduction
-    across threads and a rescaling at every step, more than computing the scores again.
+    A sum of exponentials need not be relative to the largest score: float32 has room for one that
+    is 127 bits above the anchor. So that is the largest of some keys from all over the split. Where
+    it turns out too small, or all of those keys are barred, another two walks find the largest of
+    all and the sum. To find it on the way, an online maximum, would cost more than that.
     """
     blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -70,49 +107,51 @@ def logsumexp(
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
 
-    best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
-    for j0 in range(start, end, BLOCK_C):
-        j = j0 + tl.arange(0, BLOCK_C)
-        bias = tl.load(BIAS + j, mask=j < end, other=float("-inf")) * LOG2_E
-        k0, k1 = _column(K, j, j < end, 0, F, stride), _column(K, j, j < end, 1, F, stride)
-        k2, k3 = _column(K, j, j < end, 2, F, stride), _column(K, j, j < end, 3, F, stride)
-        best = tl.maximum(best, _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F))
-    top = tl.max(best, 1)
-    anchor = tl.where(top == float("-inf"), 0.0, top)
-
-    total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
-    for j0 in range(start, end, BLOCK_C):
-        j = j0 + tl.arange(0, BLOCK_C)
-        bias = tl.load(BIAS + j, mask=j < end, other=float("-inf")) * LOG2_E
-        k0, k1 = _column(K, j, j < end, 0, F, stride), _column(K, j, j < end, 1, F, stride)
-        k2, k3 = _column(K, j, j < end, 2, F, stride), _column(K, j, j < end, 3, F, stride)
-        s = _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
-        total += tl.exp2(s - anchor[:, None])
-    lse = (top + tl.log2(tl.sum(total, 1))) * LN_2
-    tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
+    j = start + tl.arange(0, BLOCK_C) * tl.maximum((end - start) // BLOCK_C, 1)
+    anchor = tl.max(_column_scores(K, BIAS, j, j < end, stride, q0, q1, q2, q3, F), 1)
+    total = _total(
+        K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
+    )  # fmt: skip
+    # The key that the anchor is of adds 1. Else there is none, or another is too far ahead of it.
+    sound = (total > 0.5) & (total < float("inf"))
+    if tl.min(sound.to(tl.int32), 0) == 0:
+        best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
+        for j0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
+            j = j0 + tl.arange(0, BLOCK_C)
+            s = _column_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
+            best = tl.maximum(best, s)
+        top = tl.max(best, 1)
+        # Of the others as before: what a query gives does not depend on those beside it.
+        anchor = tl.where(sound, anchor, tl.where(top == float("-inf"), 0.0, top))
+        total = _total(
+            K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
+        )  # fmt: skip
+    lse = (anchor + tl.log2(total)) * LN_2
     if SUMMED:
         summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
+        lse = without_weight(lse)
+    tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
 
 
 @triton.jit
 def gradients(
     A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, n_a, n_c, stride, others_per_split, batch,
-    scale_set, scale_row, factor,
+    scale_set, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners; see `products.gradients`."""
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * F * stride, ALPHA + b * n_a, GAMMA + b * n_c
-    SCALE += b * scale_set
+    factor = of_set(SCALE, b * scale_set, factor, UNIT)
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
-    alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf")) * LOG2_E
-    if not OWNS_KEYS:
-        alpha = tl.where(alpha == float("-inf"), alpha, -alpha)
+    SIGN: tl.constexpr = 1.0 if OWNS_KEYS else -1.0
+    alpha = term(ALPHA, a, a_ok, not OWNS_KEYS) * (SIGN * LOG2_E)
     a0, a1 = _owner(A, a, a_ok, 0, F), _owner(A, a, a_ok, 1, F)
     a2, a3 = _owner(A, a, a_ok, 2, F), _owner(A, a, a_ok, 3, F)
     total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
@@ -122,31 +161,29 @@ def gradients(
     sum3 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     start = split * others_per_split
     end = tl.minimum(start + others_per_split, n_c)
-    for c0 in range(start, end, BLOCK_C):
+    for c0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
         c = c0 + tl.arange(0, BLOCK_C)
-        c_ok = c < end
-        gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf")) * LOG2_E
-        if OWNS_KEYS:  # gamma is then the logsumexp of the queries; -inf means no weight at all
-            gamma = tl.where(gamma == float("-inf"), gamma, -gamma)
-            h = incoming(SCALE, WEIGHT, c, c_ok, scale_row, factor, UNIT, WEIGHTED)
-        else:
-            h = tl.full([BLOCK_C], 1.0, tl.float32)
+        c_ok = (c < end) | EVEN
+        gamma = term(GAMMA, c, c_ok, OWNS_KEYS) * (-SIGN * LOG2_E)
         k0, k1 = _column(C, c, c_ok, 0, F, stride), _column(C, c, c_ok, 1, F, stride)
         k2, k3 = _column(C, c, c_ok, 2, F, stride), _column(C, c, c_ok, 3, F, stride)
         bounds = alpha[:, None] + gamma[None, :]
         p = tl.exp2(_scores(bounds, a0, a1, a2, a3, k0, k1, k2, k3, F))
-        total += p * h[None, :]
-        sum0 += p * (h * k0)[None, :]
+        if OWNS_KEYS and WEIGHTED:
+            p *= of_query(WEIGHT, c, c_ok, 1.0, WEIGHTED)[None, :]
+        total += p
+        sum0 += p * k0[None, :]
         if F > 1:
-            sum1 += p * (h * k1)[None, :]
+            sum1 += p * k1[None, :]
         if F > 2:
-            sum2 += p * (h * k2)[None, :]
+            sum2 += p * k2[None, :]
         if F > 3:
-            sum3 += p * (h * k3)[None, :]
+            sum3 += p * k3[None, :]
     weight = tl.sum(total, 1)
-    scale = tl.full([BLOCK_A], 1.0, tl.float32)
-    if not OWNS_KEYS:
-        scale = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
+    if OWNS_KEYS:
+        scale = tl.full([BLOCK_A], 1.0, tl.float32) * factor
+    else:
+        scale = of_query(WEIGHT, a, a_ok, factor, WEIGHTED)
     DA += (split * batch + b) * n_a * F
     _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID and WHOLE)
     if F > 1:
@@ -156,7 +193,7 @@ def gradients(
     if F > 3:
         _store(A, DA, tl.sum(sum3, 1), weight, scale, a, a_ok, 3, F, SIGMOID and WHOLE)
     if OWNS_KEYS and not (SIGMOID and WHOLE):
-        tl.store(DBIAS + (split * batch + b) * n_a + a, weight, mask=a_ok)
+        tl.store(DBIAS + (split * batch + b) * n_a + a, weight * scale, mask=a_ok)
 
 
 @triton.jit

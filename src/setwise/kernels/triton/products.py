@@ -15,17 +15,24 @@ from setwise.kernels.triton.weights import (
     HALF_RANGE,
     LN_2,
     LOG2_E,
-    incoming,
-    largest_incoming,
+    largest_weight,
+    of_query,
+    of_set,
     rounded_weights,
     store_gradient,
+    term,
     weighted_sum,
     weights_of_scores,
+    without_weight,
 )
 
 # Queries that share a record; they divide the 64 or 128 of a tile. Fewer than those, for what the
 # backward pass can leave out is what none of so many queries needs.
 PEAK_QUERIES = tl.constexpr(32)
+# Threads that share a row of a product: of every 8 columns, each has two neighbours.
+SHARES = tl.constexpr(4)
+# The fewest columns that a product has.
+LEAST_COLUMNS = tl.constexpr(16)
 
 
 @triton.jit
@@ -33,7 +40,7 @@ def logsumexp(
     Q, K, LONG, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, M, N, keys_per_split, batch, factor,
     RECORDED: tl.constexpr, SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr, BASE_2: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
@@ -41,7 +48,10 @@ def logsumexp(
     their rows, and LONG [b, i] says which queries have more than a high third.
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
-    that is summed has CENTRE[b] added to it.
+    that is summed has CENTRE[b] added to it; LSE is then for gradients, see `without_weight`.
+
+    EVEN says that no tile reaches beyond the last key. With BASE_2, LSE and PEAKS are in bits (LOSS
+    is not), which takes one operation less for each pair.
 
     With RECORDED, PEAKS [b, 2, PEAK_QUERIES of i, PEAK_KEYS of j] gets the largest of so many
     scores, and the largest when each is taken relative to the best that its query has met so far.
@@ -59,38 +69,41 @@ def logsumexp(
     if PRECISION == "float32" and all_short(LONG + b * M, first, last):
         top, total = _logsumexp(
             Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
-            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, True,
+            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, EVEN, BASE_2, True,
         )  # fmt: skip
     else:
         top, total = _logsumexp(
             Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
-            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, False,
+            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, EVEN, BASE_2, False,
         )  # fmt: skip
-    lse = top + tl.log2(total) * LN_2
+    lse = top + (tl.log2(total) if BASE_2 else tl.log2(total) * LN_2)
     i = block * BLOCK_A + tl.arange(0, BLOCK_A)
-    tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
     if SUMMED:
-        if CENTRED:
-            lse += tl.load(CENTRE + b)
-        summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
+        centre = tl.load(CENTRE + b) if CENTRED else 0.0
+        nats = lse * LN_2 if BASE_2 else lse
+        summed = weighted_sum(nats + centre, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
+        lse = without_weight(lse)
+    tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
 
 
 @triton.jit
 def _logsumexp(
     Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
     RECORDED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
-    BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, SHORT: tl.constexpr,
+    BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr,
+    BASE_2: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
     """The walk of a block of queries over the keys from start to end of their set.
 
-    The largest score of each query, and the sum of exponentials relative to it.
+    The largest score of each query, and the sum of exponentials relative to it. Each of the SHARES
+    of a query has its own until the end: to compare them at every step, threads would have to wait.
     """
     i = block * BLOCK_A + tl.arange(0, BLOCK_A)
     q_apart, k_apart = tl.cast(batch, tl.int64) * M * F, tl.cast(batch, tl.int64) * N * F
     q_high, q_middle, q_low = first_features(Q, i, i < M, q_apart, F, BLOCK_F, PRECISION, SHORT)
-    top = tl.full([BLOCK_A], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_A], tl.float32)
+    top = tl.full([BLOCK_A, SHARES], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_A, SHARES], tl.float32)
     if RECORDED:
         GROUPS: tl.constexpr = BLOCK_A // PEAK_QUERIES
         group = block * GROUPS + tl.arange(0, GROUPS)
@@ -99,41 +112,65 @@ def _logsumexp(
         LAGS = PEAKS + groups * steps
         peak = tl.full([GROUPS], float("-inf"), tl.float32)
         lag = peak
+    j = start + tl.arange(0, BLOCK_C)
+    next_bias = term(BIAS, j, j < end, False)
     for j0 in range(start, end, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
-        bias = tl.load(BIAS + j, mask=j < end, other=float("-inf"))
+        # A step ahead, or it would be waited for: only what products read is, without being asked.
+        bias = next_bias
+        next_bias = term(BIAS, j + BLOCK_C, j + BLOCK_C < end, False)
         s, _, _, _ = scores(
-            Q, K, i, j, i < M, j < end, q_apart, k_apart, q_high, q_middle, q_low, False,
+            Q, K, i, j, i < M, (j < end) | EVEN, q_apart, k_apart, q_high, q_middle, q_low, False,
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, SHORT,
         )  # fmt: skip
-        s += bias[None, :]
-        row_top = tl.max(s, 1)
-        new_top = tl.maximum(top, row_top)
-        anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
+        if BASE_2:
+            s = s * LOG2_E + (bias * LOG2_E)[None, :]
+        else:
+            s += bias[None, :]
+        s = s.reshape(BLOCK_A, BLOCK_C // (2 * SHARES), SHARES, 2)
+        highest = tl.max(tl.max(s, 3), 1)
+        new_top = tl.maximum(top, highest)
         if RECORDED:
+            row_top, best = tl.max(highest, 1), _finite(tl.max(new_top, 1))
             peaks = tl.where(i < M, row_top, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
-            lags = tl.where(i < M, row_top - anchor, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
+            lags = tl.where(i < M, row_top - best, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
             # A record of several tiles is written after each of them; the last time counts.
             anew = j0 % PEAK_KEYS == 0
             peak = tl.maximum(tl.where(anew, float("-inf"), peak), tl.max(peaks, 1))
             lag = tl.maximum(tl.where(anew, float("-inf"), lag), tl.max(lags, 1))
             tl.store(PEAKS + j0 // PEAK_KEYS, peak, mask=group < groups)
             tl.store(LAGS + j0 // PEAK_KEYS, lag, mask=group < groups)
-        total *= tl.exp2((top - anchor) * LOG2_E)
-        total += tl.sum(tl.exp2((s - anchor[:, None]) * LOG2_E), 1)
+        anchor = _finite(new_top)
+        total *= _exponential(top - anchor, BASE_2)
+        powers = _exponential(s - anchor[:, None, :, None], BASE_2)
+        total += tl.sum(tl.sum(powers, 3), 1)
         top = new_top
-    return top, total
+    best = tl.max(top, 1)
+    total *= _exponential(top - _finite(best)[:, None], BASE_2)
+    return best, tl.sum(total, 1)
+
+
+@triton.jit
+def _finite(top):
+    """What scores of at most ``top`` may be relative to: 0 if they are all barred."""
+    return tl.where(top == float("-inf"), 0.0, top)
+
+
+@triton.jit
+def _exponential(x, BASE_2: tl.constexpr):
+    """``2^x``, or else ``e^x``."""
+    return tl.exp2(x) if BASE_2 else tl.exp2(x * LOG2_E)
 
 
 @triton.jit
 def gradients(
     A, C, C_T, LONG, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
-    n_a, n_c, others_per_split, batch, scale_set, scale_row, factor,
+    n_a, n_c, others_per_split, batch, scale_set, factor,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, TRANSPOSED: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
     BLOCK_D: tl.constexpr, HALVES: tl.constexpr, ROW: tl.constexpr, PRECISION: tl.constexpr,
-    QUERIES: tl.constexpr,
+    EVEN: tl.constexpr, BASE_2: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners.
 
@@ -144,8 +181,8 @@ def gradients(
 
     With ``p_ac = exp(A_a . C_c + bias - lse)``, ``ALPHA`` and ``GAMMA`` hold the bias and the lse,
     whichever belongs to the owners and to the others. The incoming gradient of query i is
-    ``g_i = factor SCALE[b scale_set + i scale_row] WEIGHT_i``, so that it can be one per query, per
-    set or for the whole batch, or with UNIT the factor alone::
+    ``g_i = factor SCALE[b scale_set] WEIGHT_i``, where UNIT means that there is no SCALE, and
+    all weights are 1 unless WEIGHTED::
 
         owners are keys      DA_a = sum_c p_ac g_c C_c        DBIAS_a = sum_c p_ac g_c
         owners are queries   DA_a = g_a sum_c p_ac C_c        DBIAS_a = sum_c p_ac
@@ -161,8 +198,8 @@ def gradients(
     tile of the first product, or another of its kind. But tensor cores take 32-bit operands only
     with the summed dimension contiguous: with TRANSPOSED, C_T is C transposed, [b, F, n_c].
 
-    With SCALED, weights in float16 are brought into its range by the largest |g|, which is
-    ``|factor LARGEST|`` (g is applied last where the owners are queries).
+    With SCALED, weights in float16 are brought into its range by the LARGEST |WEIGHT_i| (where the
+    owners are queries, those are applied last, as the factor always is).
 
     There are no more than BLOCK_D features, or with HALVES = 2 twice as many: two sums take less
     room in registers than one of twice the width, whose product has to be there as a whole. For
@@ -171,13 +208,15 @@ def gradients(
     With LISTED only the tiles of others in LIST [b, block of owners, split, :COUNT] are visited,
     counted from the start of the split. A branch around the tiles left out would be slower than
     computing them: it would keep the steps of the loop from overlapping.
+
+    EVEN says that no tile reaches beyond the last of the others. With BASE_2 the lse is in bits.
     """
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     A, C, ALPHA, GAMMA = A + b * n_a * ROW, C + b * n_c * ROW, ALPHA + b * n_a, GAMMA + b * n_c
     a_apart = tl.cast(batch, tl.int64) * n_a * ROW
     C_T += b * n_c * F
-    SCALE += b * scale_set
+    factor = of_set(SCALE, b * scale_set, factor, UNIT)
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
@@ -192,26 +231,32 @@ def gradients(
     tl.static_assert((QUERIES == "any") == (PRECISION != "float32"))
     if QUERIES != "any" and all_short(LONG + b * queries, first, last) != (QUERIES == "short"):
         return
-    largest = largest_incoming(LARGEST, factor, OWNS_KEYS, UNIT, WEIGHTED, SCALED)
+    largest = largest_weight(LARGEST, OWNS_KEYS, WEIGHTED, SCALED)
     if LISTED:
         piece = tl.program_id(0) * tl.num_programs(1) + split
         LIST += piece.to(tl.int64) * tl.cdiv(others_per_split, BLOCK_C)
         COUNT += piece
     sums, upper, weight = _gradients(
-        A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
-        a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
-        OWNS_KEYS, UNIT, WEIGHTED, TRANSPOSED, SCALED, LISTED,
-        F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, QUERIES == "short",
+        A, C, C_T, ALPHA, GAMMA, WEIGHT, LIST, COUNT,
+        a, d, n_a, n_c, start, end, batch, largest,
+        OWNS_KEYS, WEIGHTED, TRANSPOSED, SCALED, LISTED,
+        F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, ROW, PRECISION, EVEN, BASE_2,
+        QUERIES == "short",
     )  # fmt: skip
     if SCALED:
         sums *= 1.0 / HALF_RANGE
         weight *= 1.0 / HALF_RANGE
         sums *= largest
         weight *= largest
+    if OWNS_KEYS:
+        sums *= factor
+        weight *= factor
+        if HALVES == 2:
+            upper *= factor
     at = (split * batch + b) * n_a
     g = tl.full([BLOCK_A], 1.0, tl.float32)
     if not OWNS_KEYS:
-        g = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
+        g = of_query(WEIGHT, a, a_ok, factor, WEIGHTED)
         if WHOLE:
             g /= tl.where(weight > 0, weight, 1.0)
     store_gradient(
@@ -229,12 +274,13 @@ def gradients(
 
 @triton.jit
 def _gradients(
-    A, C, C_T, ALPHA, GAMMA, SCALE, WEIGHT, LIST, COUNT,
-    a, d, n_a, n_c, start, end, batch, scale_row, factor, largest,
-    OWNS_KEYS: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, TRANSPOSED: tl.constexpr,
+    A, C, C_T, ALPHA, GAMMA, WEIGHT, LIST, COUNT,
+    a, d, n_a, n_c, start, end, batch, largest,
+    OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, TRANSPOSED: tl.constexpr,
     SCALED: tl.constexpr, LISTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, HALVES: tl.constexpr,
-    ROW: tl.constexpr, PRECISION: tl.constexpr, SHORT: tl.constexpr,
+    ROW: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr, BASE_2: tl.constexpr,
+    SHORT: tl.constexpr,
 ):  # fmt: skip
     """The walk of the owners a over the others from start to end of their set.
 
@@ -244,11 +290,12 @@ def _gradients(
     A_SHORT: tl.constexpr = SHORT and not OWNS_KEYS
     a_apart, c_apart = tl.cast(batch, tl.int64) * n_a * ROW, tl.cast(batch, tl.int64) * n_c * ROW
     a_ok = a < n_a
-    alpha = tl.load(ALPHA + a, mask=a_ok, other=float("-inf"))
+    alpha = term(ALPHA, a, a_ok, not OWNS_KEYS)
     a_high, a_middle, a_low = first_features(A, a, a_ok, a_apart, ROW, BLOCK_F, PRECISION, A_SHORT)
     sums = tl.zeros([BLOCK_A, BLOCK_D], tl.float32)
     upper = sums
     weight = tl.zeros([BLOCK_A], tl.float32)
+    weights = tl.zeros([BLOCK_A, LEAST_COLUMNS], tl.float32)
     if LISTED:
         first, last = 0, tl.load(COUNT)
         upcoming = tl.load(LIST, mask=last > 0, other=0)
@@ -262,15 +309,14 @@ def _gradients(
         else:
             c0 = step
         c = c0 + tl.arange(0, BLOCK_C)
-        c_ok = c < end
-        gamma = tl.load(GAMMA + c, mask=c_ok, other=float("-inf"))
+        c_ok = (c < end) | EVEN
+        gamma = term(GAMMA, c, c_ok, OWNS_KEYS)
         s, c_high, c_middle, c_low = scores(
             A, C, a, c, a_ok, c_ok, a_apart, c_apart, a_high, a_middle, a_low, OWNS_KEYS,
             ROW, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, SHORT,
         )  # fmt: skip
         p = weights_of_scores(
-            s, alpha, gamma, SCALE, WEIGHT, c, c_ok, scale_row, factor, largest,
-            OWNS_KEYS, UNIT, WEIGHTED, SCALED,
+            s, alpha, gamma, WEIGHT, c, c_ok, largest, OWNS_KEYS, WEIGHTED, SCALED, BASE_2
         )  # fmt: skip
         if PRECISION == "float32":
             if not (BLOCK_D == BLOCK_F and ROW <= BLOCK_F):
@@ -293,10 +339,14 @@ def _gradients(
                 second = c_high
             else:
                 second = tile(C, c, d, c_ok, ROW, ROW % BLOCK_D == 0)
-            # The total of the weights as multiplied: both shares of a gradient must cancel.
             rounded = rounded_weights(p, second.dtype, PRECISION)
-            weight += tl.sum(rounded.to(tl.float32), 1)
+            # The total of the weights as multiplied, for both shares of a gradient must cancel. By
+            # tensor cores, which have time: what instructions they would take is what is scarce.
+            ones = tl.full([BLOCK_C, LEAST_COLUMNS], 1.0, second.dtype)
+            weights = tl.dot(rounded, ones, weights, input_precision=PRECISION)
             sums = tl.dot(rounded, second, sums, input_precision=PRECISION)
+    if PRECISION != "float32":
+        weight = tl.max(weights, 1)  # all columns are the same
     return sums, upper, weight
 
 
@@ -321,7 +371,7 @@ def argmax(
     where = tl.zeros([BLOCK_A], tl.int32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
-        bias = tl.load(BIAS + j, mask=j < N, other=float("-inf"))
+        bias = term(BIAS, j, j < N, False)
         s, _, _, _ = scores(
             Q, K, i, j, i < M, j < N, q_apart, k_apart, q_high, q_middle, q_low, False,
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, False,

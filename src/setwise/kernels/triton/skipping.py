@@ -64,11 +64,13 @@ def peaks_shape(B: int, M: int, N: int, F: int) -> tuple[int, int, int, int] | N
     return B, 2, blocks_in(M, PEAK_QUERIES.value), blocks_in(N, key_block)
 
 
-def matters(peaks: Tensor, lse: Tensor, per_query: Tensor | None, N: int) -> Tensor:
+def matters(
+    peaks: Tensor, lse: Tensor, per_query: Tensor | None, N: int, base_2: bool = False
+) -> Tensor:
     """Where some weight may reach the cutoff, of what was recorded: [B, groups, blocks of keys].
 
     ``per_query`` [B, M] is a factor of the gradient of each query. If it is 0, the query adds
-    exactly nothing, whatever its weights.
+    exactly nothing, whatever its weights. With ``base_2`` peaks and lse are in bits.
     """
     if per_query is not None:
         # Added, not put in its place, so that an lse of NaN stays one.
@@ -77,7 +79,8 @@ def matters(peaks: Tensor, lse: Tensor, per_query: Tensor | None, N: int) -> Ten
     largest = torch.minimum(peaks[:, 0] - lowest.unsqueeze(2), peaks[:, 1])
     # As "not below", so that NaN keeps a tile: that of a score makes the lse NaN. A peak of -inf,
     # where all keys of a tile are barred, drops it: the weights are exactly zero.
-    return ~(largest < -math.log(2) * CUTOFF_BITS - math.log(N))
+    bit = 1.0 if base_2 else math.log(2)
+    return ~(largest < -bit * (CUTOFF_BITS + math.log2(N)))
 
 
 def tiles_to_visit(

@@ -18,10 +18,12 @@ from setwise.kernels.triton.scores import scores, tile, tiles
 from setwise.kernels.triton.thirds import all_short, product, thirds
 from setwise.kernels.triton.weights import (
     HALF_RANGE,
-    incoming,
-    largest_incoming,
+    largest_weight,
+    of_query,
+    of_set,
     rounded_weights,
     store_gradient,
+    term,
     weights_of_scores,
 )
 
@@ -31,13 +33,13 @@ AT_ONCE = tl.constexpr(16)
 
 @triton.jit
 def weights(
-    A, C, LONG, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, P, TOTAL,
-    n_a, n_c, others_per_split, batch, scale_set, scale_row, factor, first, strip,
-    OWNS_KEYS: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr,
+    A, C, LONG, ALPHA, GAMMA, WEIGHT, LARGEST, LIST, COUNT, P, TOTAL,
+    n_a, n_c, others_per_split, batch, first, strip,
+    OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr,
     LISTED: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
-    BLOCK_F: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_F: tl.constexpr, PRECISION: tl.constexpr, BASE_2: tl.constexpr,
 ):  # fmt: skip
-    """The weights ``p_ac`` of `products.gradients`, times g_c if the owners are keys.
+    """The weights ``p_ac`` of `products.gradients`, times WEIGHT_c if the owners are keys.
 
     Of the ``strip`` of owners that begins with ``first``: P [b, strip, others], or its thirds, and
     TOTAL [tile of others, b, strip]. One program a tile; the tiles in a LIST are put side by side,
@@ -60,7 +62,6 @@ def weights(
         nth = tl.load(LIST + piece * (others_per_split // BLOCK_C) + nth)
         c0 = split * others_per_split + nth * BLOCK_C
     A, C, ALPHA, GAMMA = A + b * n_a * ROW, C + b * n_c * ROW, ALPHA + b * n_a, GAMMA + b * n_c
-    SCALE += b * scale_set
     WEIGHT += b * (n_c if OWNS_KEYS else n_a)
     a_apart, c_apart = tl.cast(batch, tl.int64) * n_a * ROW, tl.cast(batch, tl.int64) * n_c * ROW
     a, c = a0 + tl.arange(0, BLOCK_A), c0 + tl.arange(0, BLOCK_C)
@@ -80,12 +81,11 @@ def weights(
             A, C, a, c, a < n_a, c < n_c, a_apart, c_apart, a, a, a, OWNS_KEYS,
             ROW, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, False,
         )  # fmt: skip
-    largest = largest_incoming(LARGEST, factor, OWNS_KEYS, UNIT, WEIGHTED, SCALED)
-    alpha = tl.load(ALPHA + a, mask=a < n_a, other=float("-inf"))
-    gamma = tl.load(GAMMA + c, mask=c < n_c, other=float("-inf"))
+    largest = largest_weight(LARGEST, OWNS_KEYS, WEIGHTED, SCALED)
+    alpha = term(ALPHA, a, a < n_a, not OWNS_KEYS)
+    gamma = term(GAMMA, c, c < n_c, OWNS_KEYS)
     p = weights_of_scores(
-        s, alpha, gamma, SCALE, WEIGHT, c, c < n_c, scale_row, factor, largest,
-        OWNS_KEYS, UNIT, WEIGHTED, SCALED,
+        s, alpha, gamma, WEIGHT, c, c < n_c, largest, OWNS_KEYS, WEIGHTED, SCALED, BASE_2
     )  # fmt: skip
     width = places * BLOCK_C
     row = b * strip + block * BLOCK_A + tl.arange(0, BLOCK_A)
@@ -107,7 +107,7 @@ def weights(
 @triton.jit
 def gradients(
     P, TOTAL, C, A, LONG, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
-    n_a, n_c, others_per_split, batch, scale_set, scale_row, factor, first, strip,
+    n_a, n_c, others_per_split, batch, scale_set, factor, first, strip,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, TRANSPOSED: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
     F: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, TILE_C: tl.constexpr,
@@ -156,18 +156,21 @@ def gradients(
         totals = TOTAL + place[:, None] * batch * strip + row[None, :]
         there = at + tl.arange(0, AT_ONCE) < tiles_there
         weight += tl.sum(tl.load(totals, mask=there[:, None], other=0.0), 0)
+    factor = of_set(SCALE, b * scale_set, factor, UNIT)
     if SCALED:
-        largest = largest_incoming(LARGEST, factor, OWNS_KEYS, UNIT, WEIGHTED, SCALED)
+        largest = largest_weight(LARGEST, OWNS_KEYS, WEIGHTED, SCALED)
         sums *= 1.0 / HALF_RANGE
         weight *= 1.0 / HALF_RANGE
         sums *= largest
         weight *= largest
+    if OWNS_KEYS:
+        sums *= factor
+        weight *= factor
     a = first + block * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     g = tl.full([BLOCK_A], 1.0, tl.float32)
     if not OWNS_KEYS:
-        SCALE, WEIGHT = SCALE + b * scale_set, WEIGHT + b * n_a
-        g = incoming(SCALE, WEIGHT, a, a_ok, scale_row, factor, UNIT, WEIGHTED)
+        g = of_query(WEIGHT + b * n_a, a, a_ok, factor, WEIGHTED)
         if WHOLE:
             g /= tl.where(weight > 0, weight, 1.0)
     at = b * n_a if WHOLE else (split * batch + b) * strip - first

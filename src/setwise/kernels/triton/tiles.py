@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 import torch
 
-from setwise.kernels.triton import points
+from setwise.kernels.triton import points, products
 
 # Pieces of a walk at most: they are put together one after the other.
 MOST_PIECES = 128
@@ -43,18 +43,20 @@ class Tiles:
 def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, room: int) -> Tiles:
     """For the walk of M queries over N keys; ``room`` is as in `backward_tiles`."""
     if F <= points.MAX_FEATURES:
-        return Tiles(a=16, c=_fit(N, 128), f=F, d=F, warps=1, stages=2, per_processor=32, piece=256)
+        return Tiles(a=16, c=_fit(N, 64), f=F, d=F, warps=1, stages=3, per_processor=20, piece=256)
     if precision == "float32":
         return _fitting(_forward_of_thirds(M, N, F), F, room)
     a, c = product_blocks(M, N, F)
     wide = dtype == torch.float32
     if c == 256:
         return Tiles(a=a, c=c, f=32 if wide else 64, d=0, warps=8, stages=3, per_processor=1)
-    if a == 128:
-        return Tiles(a=a, c=c, f=64, d=0, warps=8 if wide else 4, stages=2)
-    return Tiles(
-        a=a, c=c, f=min(_fit(F, 64), 64 if F <= 64 else 32), d=0, warps=_warps(a * c), stages=3
-    )
+    if F <= 64:
+        f = _fit(F, 64)
+    elif F <= 128:
+        f = 128 if min(M, N) >= 512 and not wide else 32
+    else:
+        f = 32 if wide else 64
+    return Tiles(a=a, c=c, f=f, d=0, warps=_warps(a * c), stages=2 if f == 64 else 3)
 
 
 def argmax_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, room: int) -> Tiles:
@@ -69,10 +71,8 @@ def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
 
     Not cached: where ``torch.compile`` works out shapes, the sizes may be symbols.
     """
-    if F > 64 and min(M, N) >= 512:
+    if F > 128 and min(M, N) >= 512:
         return 128, 256
-    if F > 32 and min(M, N) >= 1024:
-        return 128, 128
     return _fit(M, 64), _fit(N, 128)
 
 
@@ -84,20 +84,16 @@ def backward_tiles(
     dtype: torch.dtype,
     precision: str,
     room: int,
-    unit: bool = False,
 ) -> Tiles:
     """For the walk of n_a owners over n_c others; all features of an owner stay in registers.
 
     There are MOST_FEATURES_AT_ONCE at most.
 
     ``room`` is the shared memory of the device: the largest tiles are for those that have as much
-    as an H200. ``unit`` says that no incoming gradient is read, which makes a kernel of its own.
+    as an H200.
     """
     if F <= points.MAX_FEATURES:
-        c, warps = (32, 1) if unit else (128, 4)
-        return Tiles(
-            a=16, c=_fit(n_c, c), f=F, d=F, warps=warps, stages=2, per_processor=24, piece=256
-        )
+        return Tiles(a=8, c=_fit(n_c, 128), f=F, d=F, warps=1, stages=2, per_processor=8, piece=256)
     assert F <= MOST_FEATURES_AT_ONCE
     if precision == "float32":
         return _fitting(_backward_of_thirds(n_a, n_c, F), F, room)
@@ -111,12 +107,14 @@ def backward_tiles(
     if d <= 64:
         a, c = _fit(n_a, 128), _fit(n_c, 64)
         return Tiles(a=a, c=c, f=d, d=d, warps=_warps(a * c), stages=3)
-    a, c = _fit(n_a, 64), _fit(n_c, 64)
+    a = _fit(n_a, 64)
     if d == 128 and dtype != torch.float32:
-        whole = Tiles(a=a, c=_fit(n_c, 128), f=d, d=d, warps=4, stages=2)
+        # In between, steps of 128 would be to a good part padding.
+        c, stages = (_fit(n_c, 128), 2) if n_c <= 128 or n_c >= 512 else (32, 3)
+        whole = Tiles(a=a, c=c, f=d, d=d, warps=4, stages=stages)
         if bytes_needed(whole, dtype) <= room:
             return whole
-    return Tiles(a=a, c=c, f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
+    return Tiles(a=a, c=_fit(n_c, 64), f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
 
 
 def _forward_of_thirds(M: int, N: int, F: int) -> Tiles:
@@ -215,12 +213,13 @@ def bytes_of_products(walk: Tiles, size: int) -> int:
 def bytes_needed(large: Tiles, dtype: torch.dtype) -> int:
     """Shared memory of such tiles: the owners and, for each stage, the others and their copy.
 
-    Only what is of 32 bits is copied. Sums across warps need some more, of which Triton's compiler
-    told 1 KiB at most.
+    Only what is of 32 bits is copied. There are also ones, which weights are multiplied with to add
+    them up, and sums across warps, of which Triton's compiler told 1 KiB at most.
     """
     copy = 4 if dtype == torch.float32 else 0
     step = large.c * (dtype.itemsize * large.f + copy * large.d)
-    return dtype.itemsize * large.a * large.f + large.stages * step + 1024
+    ones = dtype.itemsize * large.c * products.LEAST_COLUMNS.value
+    return dtype.itemsize * large.a * large.f + large.stages * step + ones + 1024
 
 
 def split_walk(

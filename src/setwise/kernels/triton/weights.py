@@ -12,6 +12,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 # Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
 HALF_RANGE = tl.constexpr(2.0**15)
+HALF_BITS = tl.constexpr(15.0)
 
 
 @triton.jit
@@ -23,52 +24,71 @@ def weighted_sum(lse, WEIGHT, i, i_ok, WEIGHTED: tl.constexpr):
 
 
 @triton.jit
-def incoming(SCALE, WEIGHT, i, i_ok, scale_row, factor, UNIT: tl.constexpr, WEIGHTED: tl.constexpr):
-    """``factor SCALE_i WEIGHT_i``, the gradient of query i; with UNIT every scale is 1."""
-    if UNIT:
-        g = tl.where(i_ok, factor, 0.0)
-    else:
-        g = tl.load(SCALE + i * scale_row, mask=i_ok, other=0.0) * factor
+def without_weight(lse):
+    """The lse of a query without any admissible key, -inf, made +inf: its weights are then 0.
+
+    Gradients expect that of an lse; they would have to ask for every pair.
+    """
+    return tl.where(lse == float("-inf"), float("inf"), lse)
+
+
+@triton.jit
+def term(TERM, rows, rows_ok, LSE: tl.constexpr):
+    """The lse of queries or else the bias of keys; where there is none, what makes weights 0."""
+    return tl.load(TERM + rows, mask=rows_ok, other=float("inf") if LSE else float("-inf"))
+
+
+@triton.jit
+def of_set(SCALE, at, factor, UNIT: tl.constexpr):
+    """What the gradients of all queries of a set have in common; with UNIT the factor alone."""
+    if not UNIT:
+        factor *= tl.load(SCALE + at).to(tl.float32)
+    return factor
+
+
+@triton.jit
+def of_query(WEIGHT, i, i_ok, factor, WEIGHTED: tl.constexpr):
+    """``factor WEIGHT_i``, the gradient of query i; all weights are 1 unless WEIGHTED."""
+    g = tl.where(i_ok, factor, 0.0)
     if WEIGHTED:
         g *= tl.load(WEIGHT + i, mask=i_ok, other=0.0)
     return g
 
 
 @triton.jit
-def largest_incoming(
-    LARGEST, factor, OWNS_KEYS: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
-    SCALED: tl.constexpr,
+def largest_weight(
+    LARGEST, OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr
 ):  # fmt: skip
-    """What weights are divided by to have them in [0, 1]; 1 unless they are SCALED with a g."""
+    """What the WEIGHT of queries is divided by to have it in [-1, 1]; 1 unless SCALED."""
     largest = tl.full([], 1.0, tl.float32)
-    if SCALED and OWNS_KEYS:
-        largest = tl.abs(factor)
-        if WEIGHTED or not UNIT:
-            largest *= tl.abs(tl.load(LARGEST))
+    if SCALED and OWNS_KEYS and WEIGHTED:
+        largest = tl.load(LARGEST)
         largest = tl.where(largest > 0, largest, 1.0)
     return largest
 
 
 @triton.jit
 def weights_of_scores(
-    s, alpha, gamma, SCALE, WEIGHT, c, c_ok, scale_row, factor, largest,
-    OWNS_KEYS: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr,
+    s, alpha, gamma, WEIGHT, c, c_ok, largest,
+    OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BASE_2: tl.constexpr,
 ):  # fmt: skip
-    """The p_ac of `products.gradients`, times g_c if owners are keys; in range if SCALED."""
-    # An lse of -inf belongs to a query without any admissible key: it weighs nothing.
-    if OWNS_KEYS:
-        lse = tl.where(gamma == float("-inf"), float("inf"), gamma)
-        p = tl.exp2(((s + alpha[:, None]) - lse[None, :]) * LOG2_E)
-        scale = incoming(SCALE, WEIGHT, c, c_ok, scale_row, factor, UNIT, WEIGHTED)
-        if SCALED:
-            # One after the other: of a small gradient, the quotient of the two would be infinite.
-            scale = scale * (1.0 / largest) * HALF_RANGE
-        p *= scale[None, :]
+    """The p_ac of `products.gradients`; if owners are keys, times the weight of c.
+
+    If SCALED, times HALF_RANGE, as part of the exponent: every operation here is one for each pair.
+    With BASE_2 the lse is in bits. Scores are computed as they were for it, so that the weight of a
+    query's only key is 1, however large its score.
+    """
+    bits: tl.constexpr = HALF_BITS if SCALED else 0.0
+    if BASE_2 and OWNS_KEYS:
+        p = tl.exp2((s * LOG2_E + (alpha * LOG2_E)[:, None]) - (gamma - bits)[None, :])
+    elif BASE_2:
+        p = tl.exp2((s * LOG2_E + (gamma * LOG2_E)[None, :]) - (alpha - bits)[:, None])
+    elif OWNS_KEYS:
+        p = tl.exp2(((s + alpha[:, None]) - gamma[None, :]) * LOG2_E + bits)
     else:
-        lse = tl.where(alpha == float("-inf"), float("inf"), alpha)
-        p = tl.exp2(((s + gamma[None, :]) - lse[:, None]) * LOG2_E)
-        if SCALED:
-            p *= HALF_RANGE
+        p = tl.exp2(((s + gamma[None, :]) - alpha[:, None]) * LOG2_E + bits)
+    if OWNS_KEYS and WEIGHTED:
+        p *= of_query(WEIGHT, c, c_ok, 1.0 / largest, WEIGHTED)[None, :]
     return p
 
 

@@ -1,0 +1,45 @@
+"""What the walks of a step hand on, compiled: anchors of points, and a logsumexp in bits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import setwise as sw
+from setwise.kernels import dispatch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.parametrize("ahead", [0.0, 50.0, 100.0, 300.0])
+@pytest.mark.parametrize("N", [500, 512])
+def test_a_point_far_ahead(N: int, ahead: float) -> None:
+    """Of the keys that are looked at first, by more than float32 has room for."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    shapes = [(2, 70, 3), (2, N, 3), (2, N)]
+    leaves = [torch.rand(shape, generator=generator, device="cuda") for shape in shapes]
+    leaves[2][1, 1] += ahead
+    found = []
+    for impl, kind in (("triton", torch.float32), ("reference", torch.float64)):
+        given = [t.detach().to(kind).requires_grad_() for t in leaves]
+        value = dispatch.logsumexp(*given, impl, skip_negligible=True)
+        found.append([value.detach(), *torch.autograd.grad(value.sum(), given)])
+    for ours, exact in zip(*found, strict=True):
+        torch.testing.assert_close(ours.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["highest", "medium"])
+@pytest.mark.parametrize("F", [64, 128, 256, 300])
+def test_the_only_output_that_matters_has_a_weight_of_one(F: int, precision: str) -> None:
+    """However unlikely it is: scores are rounded alike in both passes."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    logits = torch.full((1, 700, F), -60_000.0, device="cuda")
+    logits[0, 7] = -20_003.0
+    logits.requires_grad_()
+    loss = sw.set_cross_entropy(logits, torch.ones(1, 800, F, device="cuda"), impl="triton")
+    (gradient,) = torch.autograd.grad(loss, logits)
+    torch.set_float32_matmul_precision(before)
+    expected = torch.zeros(1, 700, F, device="cuda")
+    expected[0, 7] = -800.0
+    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=0)

@@ -1,0 +1,88 @@
+"""Points in Triton's interpreter: sums relative to the best of a few keys, where that will do."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from setwise.kernels import dispatch
+
+pytest.importorskip("triton")
+
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
+    pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
+]
+
+# Of so many keys every third is looked at first.
+N = 200
+SEEN, UNSEEN = 0, 1
+
+
+def operands() -> list[Tensor]:
+    """Queries, keys and bias, whose scores are all close to 0."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(2, 20, 3), (2, N, 3), (2, N)]
+    return [torch.rand(shape, generator=generator) for shape in shapes]
+
+
+def agree(leaves: list[Tensor]) -> Tensor:
+    """Compare with dense float64, where a score of 300 rounds by 3e-5; return the logsumexp."""
+    found = []
+    for impl, kind in (("triton", torch.float32), ("reference", torch.float64)):
+        given = [t.detach().to(kind).requires_grad_() for t in leaves]
+        value = dispatch.logsumexp(*given, impl, skip_negligible=True)
+        found.append([value.detach(), *torch.autograd.grad(value.sum(), given)])
+    for ours, exact in zip(*found, strict=True):
+        torch.testing.assert_close(ours.double(), exact, rtol=1e-4, atol=1e-4)
+    return found[0][0]
+
+
+@pytest.mark.parametrize("best", [SEEN, UNSEEN])
+@pytest.mark.parametrize("ahead", [50.0, 100.0, 300.0])
+def test_a_key_far_ahead(best: int, ahead: float) -> None:
+    """By more than e^88, if it is not looked at, its exponential is beyond float32."""
+    leaves = operands()
+    leaves[2][1, best] += ahead
+    value = agree(leaves)
+    assert (value[1] > ahead).all()
+    assert (value[0] < 10).all()
+
+
+@pytest.mark.parametrize("below", [50.0, 100.0, 300.0])
+def test_keys_far_below_zero(below: float) -> None:
+    leaves = operands()
+    leaves[2] -= below
+    assert (agree(leaves) < 20 - below).all()
+
+
+@pytest.mark.parametrize("score", [0.0, -300.0])
+def test_what_is_looked_at_is_barred(score: float) -> None:
+    leaves = operands()
+    leaves[2][0] = -math.inf
+    leaves[2][0, UNSEEN] = score
+    agree(leaves)
+
+
+def test_not_a_number_is_seen() -> None:
+    leaves = operands()
+    leaves[1][0, UNSEEN, 0] = math.nan
+    value = dispatch.logsumexp(*leaves, "triton", skip_negligible=True)
+    assert value[0].isnan().all()
+    assert value[1].isfinite().all()
+
+
+def test_a_query_does_not_depend_on_those_beside_it() -> None:
+    """Not in a single bit, whether or not one of them has to look again."""
+    leaves = operands()
+    leaves[0][0, 3] = 200.0
+    leaves[1][0, UNSEEN] = 1.0
+    leaves[1][0, UNSEEN + 1 :] *= 0.5
+    value = agree(leaves)
+    alone = dispatch.logsumexp(leaves[0][:, :3], *leaves[1:], "triton", skip_negligible=True)
+    assert torch.equal(value[:, :3], alone)
+    assert value[0, 3] > 500
