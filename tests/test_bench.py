@@ -7,6 +7,8 @@ import json
 import re
 import runpy
 import shutil
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from PIL import Image
 
 import setwise as sw
 from setwise import cli
-from setwise.bench import document, limits, losses, show
+from setwise.bench import document, limits, losses, show, studies
 from setwise.bench.contenders import Contender, available, dense
 from setwise.environment import current_commit
 from test_documents import differing_pixels
@@ -158,6 +160,7 @@ def with_records(folder: Path, **changed: dict[str, Any]) -> Path:
         "losses": document.LOSSES,
         "designs": document.DESIGNS,
         "skipping": document.SKIPPING,
+        "profile": document.PROFILE,
     }
     for which, record in changed.items():
         (folder / names[which]).write_text(json.dumps(record))
@@ -248,6 +251,53 @@ def test_another_record_of_skipping_is_noticed(tmp_path: Path) -> None:
     for other in others:
         changed = document.update(PAGE, with_records(tmp_path, skipping=other))
         assert changed != PAGE.read_text(), other
+
+
+def test_another_profile_is_noticed(tmp_path: Path) -> None:
+    record = read(document.PROFILE)
+    others = []
+    for at, row in enumerate(record["rows"]):
+        most = max(row["stalls"], key=lambda reason: row["stalls"][reason])
+        for what in ("us", "registers", "warps"):
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at][what] *= 2
+        for what in ("instructions", "exponentials", "products", "memory"):
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at][what] += 10
+        others.append(copy.deepcopy(record))
+        others[-1]["rows"][at]["stalls"][most] *= 3
+    for other in others:
+        changed = document.update(PAGE, with_records(tmp_path, profile=other))
+        assert changed != PAGE.read_text(), other
+
+
+@pytest.mark.parametrize("script", ["counters", "precision", "skipping"])
+def test_a_measurement_starts(script: str) -> None:
+    """As a program: its folder is where Python looks for modules first."""
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), "--help"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "--output" in run.stdout
+
+
+def test_what_the_profiler_prints_is_read() -> None:
+    """With lines of its own around the table, as many digits as it likes, and other units."""
+    script = runpy.run_path(str(ROOT / "benchmarks" / "counters.py"))
+    counters, stall = script["COUNTERS"], script["STALL"]
+    names = ["Kernel Name", *counters.values(), *map(stall.format, script["STALLS"])]
+    units = ["", "nsecond", *[""] * (len(names) - 2)]
+    ours = ["logsumexp", "66,530", "122", "13.25", "44.9", "55.8", "27.0", "1.5"]
+    ours += [str(n / 4) for n in range(len(script["STALLS"]))]
+    lines = [names, units, ours]
+    printed = "\n".join(",".join(f'"{cell}"' for cell in line) for line in lines)
+    found = list(script["kernels"](f"==PROF== Connected\n{printed}\n==PROF== Disconnected\n"))
+    assert [row["kernel"] for row in found] == ["logsumexp"]
+    row = found[0]
+    assert row["us"] == pytest.approx(66.53)
+    told = {"registers": 122, "warps": 13.25, "exponentials": 55.8, "memory": 1.5}
+    assert {what: row[what] for what in told} == told
+    assert row["stalls"] == {reason: n / 4 for n, reason in enumerate(script["STALLS"])}
+    assert set(row["stalls"]) == set(studies.WAITS)
 
 
 @pytest.mark.parametrize(("ratio", "said"), [(4.0, "4.0x: **yes**"), (3.94, "3.9x: no")])

@@ -11,13 +11,14 @@ from typing import Any
 
 from setwise.bench.limits import limit_ms
 from setwise.bench.markdown import markdown, number, ratio, share, wrapped
-from setwise.bench.studies import designs, precision, skipping
+from setwise.bench.studies import designs, precision, profile, skipping
 
 Record = dict[str, Any]
 Row = dict[str, Any]
 
 LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
+PROFILE = "profile-h200.json"
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
@@ -40,8 +41,9 @@ RESOURCES = ["products", "exponentials", "bytes"]
 
 def update(document: Path, records: Path) -> str:
     """The text of the document with every block made anew from the records in a folder."""
-    losses, tried, skipped, precise = (
-        json.loads((records / name).read_text()) for name in (LOSSES, DESIGNS, SKIPPING, PRECISION)
+    losses, tried, skipped, precise, profiled = (
+        json.loads((records / name).read_text())
+        for name in (LOSSES, DESIGNS, SKIPPING, PRECISION, PROFILE)
     )
     blocks: dict[str, Callable[[], str]] = {
         "benchmark": lambda: table(losses),
@@ -53,6 +55,7 @@ def update(document: Path, records: Path) -> str:
         "designs": lambda: designs(tried),
         "skipping": lambda: skipping(skipped),
         "precision": lambda: precision(precise),
+        "profile": lambda: profile(profiled),
     }
     text = document.read_text()
     marked = re.findall(r"^<!-- (\w+): begin -->$", text, re.MULTILINE)

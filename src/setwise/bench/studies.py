@@ -114,5 +114,66 @@ def precision(record: Record) -> str:
     )
 
 
+# Shares of what the device could do in the time of a kernel.
+PROFILED = ["instructions", "exponentials", "products", "memory"]
+# What a warp of a kernel waits for, in other words than those of Nsight Compute.
+WAITS = {
+    "barrier": "other warps",
+    "branch_resolving": "a branch",
+    "dispatch_stall": "a free unit",
+    "drain": "stores",
+    "gmma": "tensor cores",
+    "imc_miss": "constants",
+    "lg_throttle": "loads",
+    "long_scoreboard": "loads",
+    "math_pipe_throttle": "a free unit",
+    "membar": "stores",
+    "mio_throttle": "shared memory or exponentials",
+    "misc": "something else",
+    "no_instruction": "instructions",
+    "not_selected": "its turn",
+    "short_scoreboard": "shared memory or exponentials",
+    "sleeping": "something else",
+    "tex_throttle": "loads",
+    "wait": "its last instruction",
+}
+
+
+def profile(record: Record) -> str:
+    """The kernels of a step, and what each of them makes of the device."""
+    header, lines = record["header"], []
+    for at, row in enumerate(record["rows"]):
+        first = at == 0 or record["rows"][at - 1]["shape"] != row["shape"]
+        sizes = ", ".join(map(str, row["sizes"]))
+        shares = [f"{row[what]:.0f}%" for what in PROFILED]
+        counts = [number(row["us"]), f"{row['registers']:.0f}", f"{row['warps']:.0f}"]
+        label = f"{row['shape']} ({sizes})" if first else ""
+        lines.append([label, _kernel(row["kernel"]), *counts, *shares, _waits(row["stalls"])])
+    titles = ["(B, N, F)", "kernel", "microseconds", "registers", "warps", *PROFILED, "waits for"]
+    made = wrapped(
+        f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, commit "
+        f"{str(header['commit'])[:12]}. {header['how']}"
+    )
+    return "\n".join([*markdown(titles, lines), "", made])
+
+
+def _kernel(name: str) -> str:
+    """A kernel of ours by its own name, one of PyTorch's by what it does."""
+    if "at::" not in name:
+        return f"`{name}`"
+    kinds = {"reduce_kernel": "sum", "FillFunctor": "filling"}
+    return f"PyTorch's {next((said for k, said in kinds.items() if k in name), 'multiplication')}"
+
+
+def _waits(stalls: dict[str, float]) -> str:
+    """The two things that a warp spends most cycles waiting for, and their share of all waiting."""
+    cycles: dict[str, float] = {}
+    for reason, spent in stalls.items():
+        cycles[WAITS[reason]] = cycles.get(WAITS[reason], 0.0) + spent
+    most = sorted(cycles, key=lambda wait: -cycles[wait])[:2]
+    total = sum(cycles.values())
+    return ", ".join(f"{wait} {cycles[wait] / total:.0%}" for wait in most)
+
+
 def _as_noted(time: float) -> str:
     return f"{time:.3f}" if time < 1 else f"{time}"
