@@ -69,11 +69,11 @@ def walks(
     row = row_length(F) if F > points.MAX_FEATURES else F
     forward = planned(
         plans.logsumexp, CPU, 1, N, N, F, row, dtype, precision,
-        listed, True, False, precision != "tf32", precision == "tf32",
+        listed, True, False, precision != "tf32", dtype == torch.float16,
     )  # fmt: skip
     backward = planned(
         plans.gradients, CPU, 1, N, N, F, row, dtype, precision,
-        owns_keys, owns_keys, owns_keys, False, listed, precision == "tf32",
+        owns_keys, owns_keys, owns_keys, False, listed, dtype == torch.float16,
     )  # fmt: skip
     yield "forward", forward.start
     if backward.strips is None:
@@ -96,7 +96,9 @@ def main() -> None:
         ("thirds", 1000, True, True),
         ("float16", 92, True, False),
         ("float16", 92, False, True),
+        ("float16", 256, True, False),
         ("float16", 1000, True, True),
+        ("tf32", 256, False, False),
         ("tf32", 1000, False, True),
         ("tf32", 4, True, False),
         ("tf32", 4, False, False),

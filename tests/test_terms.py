@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
-from walks import set_processors
+from walks import set_processors, watch_splits
 
 pytest.importorskip("triton")
 
@@ -31,18 +31,20 @@ def level(request: pytest.FixtureRequest) -> Iterator[str]:
     torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.parametrize("processors", [1, 50])
+@pytest.mark.parametrize(("processors", "N"), [(1, 300), (50, 600)])
 @pytest.mark.parametrize("F", [3, 16, 300])
 def test_targets_without_any_output_weigh_nothing(
-    F: int, processors: int, level: str, monkeypatch: pytest.MonkeyPatch
+    F: int, processors: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their logsumexp, -inf, is kept as +inf; a walk in one piece and in several does so."""
     set_processors(monkeypatch, processors)
+    pieces = watch_splits(monkeypatch)
     generator = torch.Generator().manual_seed(F)
-    logits = torch.randn(2, 520, F, generator=generator)
+    logits = torch.randn(2, N, F, generator=generator)
     target = torch.rand(2, 8, F, generator=generator)
-    valid = torch.tensor([[False], [True]]).repeat(1, 520)
+    valid = torch.tensor([[False], [True]]).repeat(1, N)
     forward = engine.bernoulli_forward(target, logits, valid, None, -1.0, False, True)
+    assert (pieces[0] > 1) == (N == 600)
     sums, bias, lse, _, precision, base_2, forms = forward
     assert sums.sum(dim=1)[0] == math.inf
     assert lse[0].eq(math.inf).all()
@@ -62,30 +64,33 @@ def test_targets_without_any_output_weigh_nothing(
         assert gradient[1].ne(0).any()
 
 
-def test_the_only_output_that_matters_has_a_weight_of_one(level: str) -> None:
-    """However unlikely it is: scores are rounded alike in both passes."""
-    logits = torch.full((1, 70, 256), -60_000.0)
-    logits[0, 7] = -20_003.0
-    logits.requires_grad_()
-    loss = sw.set_cross_entropy(logits, torch.ones(1, 80, 256), impl="triton")
-    (gradient,) = torch.autograd.grad(loss, logits)
-    expected = torch.zeros(1, 70, 256)
+@pytest.mark.parametrize("F", [64, 256, 300])
+@pytest.mark.parametrize("best", [-20_000.0, -60_000.0])
+def test_the_only_output_that_matters_has_a_weight_of_one(best: float, F: int, level: str) -> None:
+    """However unlikely it is, beyond 2^24 bits too: scores are rounded alike in both passes."""
+    logits = torch.full((1, 70, F), -65_000.0)
+    logits[0, 7] = best
+    target = torch.ones(1, 80, F)
+    leaves = [t.requires_grad_() for t in (logits, target)]
+    loss = sw.set_cross_entropy(logits, target, impl="triton")
+    to_logits, to_target = torch.autograd.grad(loss, leaves)
+    expected = torch.zeros(1, 70, F)
     expected[0, 7] = -80.0
-    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=0)
-    given = 20_003.0 if level == "highest" else 20_000.0  # the next number of float16
-    assert loss.item() == pytest.approx(80 * 256 * given, rel=1e-6)
+    torch.testing.assert_close(to_logits, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(to_target, torch.full((1, 80, F), -best), rtol=1e-6, atol=0)
+    assert loss.item() == pytest.approx(-80 * F * best, rel=1e-6)
 
 
-@pytest.mark.parametrize("processors", [1, 50])
+@pytest.mark.parametrize(("processors", "N"), [(1, 256), (1, 255), (50, 512), (50, 600)])
 @pytest.mark.parametrize("F", [3, 16, 100])
-@pytest.mark.parametrize("sizes", [(64, 512), (63, 511)], ids=str)
 def test_full_tiles_have_no_masks(
-    sizes: tuple[int, int], F: int, processors: int, level: str, monkeypatch: pytest.MonkeyPatch
+    F: int, processors: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one piece and in several."""
     set_processors(monkeypatch, processors)
+    pieces = watch_splits(monkeypatch)
     generator = torch.Generator().manual_seed(F)
-    target, logits = (torch.rand(1, n, F, generator=generator) for n in sizes)
+    target, logits = (torch.rand(1, n, F, generator=generator) for n in (128, N))
 
     def step(impl: str, kind: torch.dtype) -> list[Tensor]:
         z, x = (t.to(kind).requires_grad_() for t in (logits, target))
@@ -97,3 +102,4 @@ def test_full_tiles_have_no_masks(
     for ours, exact in pairs:
         error = (ours.double() - exact).abs().max() / exact.abs().max()
         assert error < tolerance
+    assert (pieces[0] > 1) == (processors == 50)

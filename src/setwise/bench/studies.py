@@ -161,8 +161,8 @@ def _kernel(name: str) -> str:
     """A kernel of ours by its own name, one of PyTorch's by what it does."""
     if "at::" not in name:
         return f"`{name}`"
-    kinds = {"reduce_kernel": "sum", "FillFunctor": "filling"}
-    return f"PyTorch's {next((said for k, said in kinds.items() if k in name), 'multiplication')}"
+    kinds = {"reduce_kernel": "sum", "FillFunctor": "filling", "MulFunctor": "multiplication"}
+    return f"PyTorch's {next(said for kind, said in kinds.items() if kind in name)}"
 
 
 def _waits(stalls: dict[str, float]) -> str:

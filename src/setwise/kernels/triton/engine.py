@@ -54,8 +54,8 @@ def _logsumexp(
     """Logsumexp [B, M] and peaks, as in `logsumexp`; queries own the ``forms``.
 
     With a ``factor`` also ``factor sum_i weight_i (lse_i + centre)`` of some queries each, [B,
-    blocks]; the ``centre`` [B] is 0 if there is none. Logsumexp and peaks are then for gradients:
-    see `weights.without_weight`, and with ``base_2`` they are in bits.
+    blocks]; the ``centre`` [B] is 0 if there is none. The logsumexp is then for gradients, see
+    `weights.without_weight`. With ``base_2`` logsumexp and peaks are in bits.
     """
     (B, M, F), N = queries.shape, keys.shape[1]
     peaks = None

@@ -113,7 +113,7 @@ def logsumexp(
         K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
     )  # fmt: skip
     # The key that the anchor is of adds 1. Else there is none, or another is too far ahead of it.
-    sound = (total > 0.5) & (total < float("inf"))
+    sound = ((total > 0.5) & (total < float("inf"))) | (i >= M)
     if tl.min(sound.to(tl.int32), 0) == 0:
         best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
         for j0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
@@ -123,9 +123,10 @@ def logsumexp(
         top = tl.max(best, 1)
         # Of the others as before: what a query gives does not depend on those beside it.
         anchor = tl.where(sound, anchor, tl.where(top == float("-inf"), 0.0, top))
-        total = _total(
+        again = _total(
             K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
         )  # fmt: skip
+        total = tl.where(sound, total, again)
     lse = (anchor + tl.log2(total)) * LN_2
     if SUMMED:
         summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)

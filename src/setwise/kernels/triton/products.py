@@ -316,7 +316,7 @@ def _gradients(
             ROW, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, SHORT,
         )  # fmt: skip
         p = weights_of_scores(
-            s, alpha, gamma, WEIGHT, c, c_ok, largest, OWNS_KEYS, WEIGHTED, SCALED, BASE_2
+            s, alpha, gamma, WEIGHT, c, c_ok, largest, OWNS_KEYS, WEIGHTED, SCALED, BASE_2, ROW
         )  # fmt: skip
         if PRECISION == "float32":
             if not (BLOCK_D == BLOCK_F and ROW <= BLOCK_F):

@@ -44,7 +44,8 @@ LEAST_ELEMENTS = 256
 # more memory than the sets, which are (M + N) F numbers of 4 bytes. A tile of the backward pass has
 # 2^11 pairs at least, and takes less than 16 bytes while lists are built; a record of the forward
 # pass is of 2^12 pairs at least, and takes 8 bytes. For each number in the sets that makes at most
-# 2^8 (16 / 2^11 + 8 / 2^12) = 2.5 bytes. (For types of 16 bits: 1.5 of 2, their tiles are larger.)
+# 2^8 (16 / 2^11 + 8 / 2^12) = 2.5 bytes. (For types of 16 bits: 1.5 of 2, for the tiles of sets
+# that are so large have 2^12 pairs.)
 MOST_PAIRS = 2**8
 
 

@@ -85,7 +85,7 @@ def weights(
     alpha = term(ALPHA, a, a < n_a, not OWNS_KEYS)
     gamma = term(GAMMA, c, c < n_c, OWNS_KEYS)
     p = weights_of_scores(
-        s, alpha, gamma, WEIGHT, c, c < n_c, largest, OWNS_KEYS, WEIGHTED, SCALED, BASE_2
+        s, alpha, gamma, WEIGHT, c, c < n_c, largest, OWNS_KEYS, WEIGHTED, SCALED, BASE_2, ROW
     )  # fmt: skip
     width = places * BLOCK_C
     row = b * strip + block * BLOCK_A + tl.arange(0, BLOCK_A)

@@ -13,6 +13,9 @@ LN_2 = tl.constexpr(0.6931471805599453)
 # Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
 HALF_RANGE = tl.constexpr(2.0**15)
 HALF_BITS = tl.constexpr(15.0)
+# Up to so many features, scores of logits within float16 are below 2^24 bits, and so is the lse:
+# 177 times 65504 / log(2). The difference to HALF_BITS is then exact.
+NEAR_FEATURES = tl.constexpr(176)
 
 
 @triton.jit
@@ -69,24 +72,31 @@ def largest_weight(
 
 @triton.jit
 def weights_of_scores(
-    s, alpha, gamma, WEIGHT, c, c_ok, largest,
-    OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BASE_2: tl.constexpr,
+    s, alpha, gamma, WEIGHT, c, c_ok, largest, OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr,
+    SCALED: tl.constexpr, BASE_2: tl.constexpr, ROW: tl.constexpr,
 ):  # fmt: skip
     """The p_ac of `products.gradients`; if owners are keys, times the weight of c.
 
     If SCALED, times HALF_RANGE, as part of the exponent: every operation here is one for each pair.
-    With BASE_2 the lse is in bits. Scores are computed as they were for it, so that the weight of a
-    query's only key is 1, however large its score.
+    With BASE_2 the lse is in bits. Scores, of rows of length ROW, are computed as they were for it,
+    so that the weight of a query's only key is 1, however large its score.
     """
+    bias, lse = (alpha, gamma) if OWNS_KEYS else (gamma, alpha)
     bits: tl.constexpr = HALF_BITS if SCALED else 0.0
-    if BASE_2 and OWNS_KEYS:
-        p = tl.exp2((s * LOG2_E + (alpha * LOG2_E)[:, None]) - (gamma - bits)[None, :])
-    elif BASE_2:
-        p = tl.exp2((s * LOG2_E + (gamma * LOG2_E)[None, :]) - (alpha - bits)[:, None])
-    elif OWNS_KEYS:
-        p = tl.exp2(((s + alpha[:, None]) - gamma[None, :]) * LOG2_E + bits)
-    else:
-        p = tl.exp2(((s + gamma[None, :]) - alpha[:, None]) * LOG2_E + bits)
+    BEFORE: tl.constexpr = BASE_2 and ROW <= NEAR_FEATURES
+    if BASE_2:
+        s *= LOG2_E
+        bias *= LOG2_E
+    if BEFORE:
+        lse -= bits
+    bias = bias[:, None] if OWNS_KEYS else bias[None, :]
+    lse = lse[None, :] if OWNS_KEYS else lse[:, None]
+    s = (s + bias) - lse
+    if not BASE_2:
+        s = s * LOG2_E + bits
+    elif SCALED and not BEFORE:
+        s += bits
+    p = tl.exp2(s)
     if OWNS_KEYS and WEIGHTED:
         p *= of_query(WEIGHT, c, c_ok, 1.0 / largest, WEIGHTED)[None, :]
     return p
