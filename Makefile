@@ -25,8 +25,8 @@ demo: $(DEMO_STAMP)
 report: $(DEMO_STAMP)
 	$(BIN)/setwise report
 
-# Most of those in Triton's interpreter, a third of the time; they run beside the others, and are shown last.
-KERNELS := $(patsubst %,tests/test_%.py,fused skipping strips thirds triton)
+# Those in Triton's interpreter take half of the time; they run beside the others, and are shown last.
+KERNELS := $(patsubst %,tests/test_%.py,fused points skipping strips terms thirds triton)
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(KERNELS) > $(VENV)/kernels.txt 2>&1 & kernels=$$!; \
 	trap "kill $$kernels" INT TERM; \
