@@ -9,7 +9,14 @@ import triton
 import triton.language as tl
 
 from setwise.kernels.triton.rounding import as_half
-from setwise.kernels.triton.weights import LN_2, LOG2_E, weighted_sum, without_weight
+from setwise.kernels.triton.weights import (
+    LN_2,
+    anchored,
+    exponential,
+    logarithm,
+    weighted_sum,
+    without_weight,
+)
 
 
 @triton.jit
@@ -31,12 +38,12 @@ def logsumexp(
     for split in range(0, splits):
         piece = tl.load(PIECES + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
         top = tl.maximum(top, piece)
-    anchor = tl.where(top == float("-inf"), 0.0, top)
+    anchor = anchored(top)
     total = tl.zeros([BLOCK], tl.float32)
     for split in range(0, splits):
         piece = tl.load(PIECES + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
-        total += tl.exp2(piece - anchor if BASE_2 else (piece - anchor) * LOG2_E)
-    lse = anchor + (tl.log2(total) if BASE_2 else tl.log2(total) * LN_2)
+        total += exponential(piece - anchor, BASE_2)
+    lse = anchor + logarithm(total, BASE_2)
     if SUMMED:
         centre = tl.load(CENTRE + b) if CENTRED else 0.0
         nats = lse * LN_2 if BASE_2 else lse

@@ -17,6 +17,7 @@ import triton.language as tl
 from setwise.kernels.triton.weights import (
     LN_2,
     LOG2_E,
+    anchored,
     of_query,
     of_set,
     term,
@@ -122,7 +123,7 @@ def logsumexp(
             best = tl.maximum(best, s)
         top = tl.max(best, 1)
         # Of the others as before: what a query gives does not depend on those beside it.
-        anchor = tl.where(sound, anchor, tl.where(top == float("-inf"), 0.0, top))
+        anchor = tl.where(sound, anchor, anchored(top))
         again = _total(
             K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
         )  # fmt: skip
@@ -222,10 +223,7 @@ def argmax(
     where = tl.zeros([BLOCK_A, BLOCK_C], tl.int32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
-        bias = tl.load(BIAS + j, mask=j < N, other=float("-inf")) * LOG2_E
-        k0, k1 = _column(K, j, j < N, 0, F, stride), _column(K, j, j < N, 1, F, stride)
-        k2, k3 = _column(K, j, j < N, 2, F, stride), _column(K, j, j < N, 3, F, stride)
-        s = _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
+        s = _column_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, F)
         s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
         better = s > best
         best = tl.where(better, s, best)

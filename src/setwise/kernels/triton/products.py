@@ -15,7 +15,10 @@ from setwise.kernels.triton.weights import (
     HALF_RANGE,
     LN_2,
     LOG2_E,
+    anchored,
+    exponential,
     largest_weight,
+    logarithm,
     of_query,
     of_set,
     rounded_weights,
@@ -76,7 +79,7 @@ def logsumexp(
             Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
             RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, EVEN, BASE_2, False,
         )  # fmt: skip
-    lse = top + (tl.log2(total) if BASE_2 else tl.log2(total) * LN_2)
+    lse = top + logarithm(total, BASE_2)
     i = block * BLOCK_A + tl.arange(0, BLOCK_A)
     if SUMMED:
         centre = tl.load(CENTRE + b) if CENTRED else 0.0
@@ -131,7 +134,7 @@ def _logsumexp(
         highest = tl.max(tl.max(s, 3), 1)
         new_top = tl.maximum(top, highest)
         if RECORDED:
-            row_top, best = tl.max(highest, 1), _finite(tl.max(new_top, 1))
+            row_top, best = tl.max(highest, 1), anchored(tl.max(new_top, 1))
             peaks = tl.where(i < M, row_top, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
             lags = tl.where(i < M, row_top - best, float("-inf")).reshape(GROUPS, PEAK_QUERIES)
             # A record of several tiles is written after each of them; the last time counts.
@@ -140,26 +143,14 @@ def _logsumexp(
             lag = tl.maximum(tl.where(anew, float("-inf"), lag), tl.max(lags, 1))
             tl.store(PEAKS + j0 // PEAK_KEYS, peak, mask=group < groups)
             tl.store(LAGS + j0 // PEAK_KEYS, lag, mask=group < groups)
-        anchor = _finite(new_top)
-        total *= _exponential(top - anchor, BASE_2)
-        powers = _exponential(s - anchor[:, None, :, None], BASE_2)
+        anchor = anchored(new_top)
+        total *= exponential(top - anchor, BASE_2)
+        powers = exponential(s - anchor[:, None, :, None], BASE_2)
         total += tl.sum(tl.sum(powers, 3), 1)
         top = new_top
     best = tl.max(top, 1)
-    total *= _exponential(top - _finite(best)[:, None], BASE_2)
+    total *= exponential(top - anchored(best)[:, None], BASE_2)
     return best, tl.sum(total, 1)
-
-
-@triton.jit
-def _finite(top):
-    """What scores of at most ``top`` may be relative to: 0 if they are all barred."""
-    return tl.where(top == float("-inf"), 0.0, top)
-
-
-@triton.jit
-def _exponential(x, BASE_2: tl.constexpr):
-    """``2^x``, or else ``e^x``."""
-    return tl.exp2(x) if BASE_2 else tl.exp2(x * LOG2_E)
 
 
 @triton.jit

@@ -10,9 +10,9 @@ from setwise.kernels.triton.scores import tile
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
-# Weights of at most 1 times this stay within float16, which keeps 11 bits of them down to 2^-29.
-HALF_RANGE = tl.constexpr(2.0**15)
+# Weights of at most 1 times this range stay within float16, with 11 bits of them down to 2^-29.
 HALF_BITS = tl.constexpr(15.0)
+HALF_RANGE = tl.constexpr(2.0**HALF_BITS.value)
 # Up to so many features, scores of logits within float16 are below 2^24 bits, and so is the lse:
 # 177 times 65504 / log(2). The difference to HALF_BITS is then exact.
 NEAR_FEATURES = tl.constexpr(176)
@@ -24,6 +24,24 @@ def weighted_sum(lse, WEIGHT, i, i_ok, WEIGHTED: tl.constexpr):
     if WEIGHTED:
         lse *= tl.load(WEIGHT + i, mask=i_ok, other=0.0)
     return tl.sum(tl.where(i_ok, lse, 0.0), 0)
+
+
+@triton.jit
+def exponential(x, BASE_2: tl.constexpr):
+    """``2^x``, or else ``e^x``."""
+    return tl.exp2(x) if BASE_2 else tl.exp2(x * LOG2_E)
+
+
+@triton.jit
+def logarithm(x, BASE_2: tl.constexpr):
+    """Its inverse: in bits, or else in natural units."""
+    return tl.log2(x) if BASE_2 else tl.log2(x) * LN_2
+
+
+@triton.jit
+def anchored(top):
+    """What scores of at most ``top`` may be relative to: 0 if they are all barred."""
+    return tl.where(top == float("-inf"), 0.0, top)
 
 
 @triton.jit
