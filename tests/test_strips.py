@@ -188,7 +188,7 @@ def test_grids_of_the_largest_sets(
     for n_a, n_c in itertools.product([1, largest], repeat=2):
         walk = inspect.unwrap(plans.gradients)(
             CPU, 1, n_a, n_c, 260, 272, torch.float32, precision,
-            True, True, True, False, False, False,
+            True, True, True, False, False, False, False,
         )  # fmt: skip
         assert walk.strips is not None
         for first, second, _ in (walk.grid, walk.strips.grid):

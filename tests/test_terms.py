@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from walks import set_processors, watch_splits
 
 pytest.importorskip("triton")
 
-from setwise.kernels.triton import engine
+from setwise.kernels.triton import engine, weights
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
@@ -103,3 +104,21 @@ def test_full_tiles_have_no_masks(
         error = (ours.double() - exact).abs().max() / exact.abs().max()
         assert error < tolerance
     assert (pieces[0] > 1) == (processors == 50)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("F", [3, 8])
+def test_the_loss_is_the_sum_of_all_its_parts(
+    F: int, reduction: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel of the gradient adds them up, a few at a time; where there is none, PyTorch."""
+    monkeypatch.setattr(weights, "PARTS_AT_ONCE", type(weights.PARTS_AT_ONCE)(4))
+    generator = torch.Generator().manual_seed(F)
+    x = torch.randint(0, 2, (3, 65, F), generator=generator).float()
+    z = torch.randn(3, 2, F, generator=generator)
+    exact = sw.set_cross_entropy(z.double(), x.double(), reduction=reduction)
+    for needs in (True, False):
+        leaf = z.clone().requires_grad_(needs)
+        loss = sw.set_cross_entropy(leaf, x, reduction=reduction, impl="triton")
+        assert loss.requires_grad == needs
+        torch.testing.assert_close(loss.detach().double(), exact, rtol=1e-6, atol=0.0)

@@ -40,3 +40,15 @@ def test_the_only_output_that_matters_has_a_weight_of_one(
     expected = torch.zeros(1, 700, F, device="cuda")
     expected[0, 7] = -800.0
     torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("F", [3, 8])
+def test_a_loss_of_many_parts(F: int) -> None:
+    """Of more than the kernel of the gradient adds up at once."""
+    generator = torch.Generator("cuda").manual_seed(F)
+    x = torch.randint(0, 2, (600, 65, F), generator=generator, device="cuda").float()
+    z = torch.randn(600, 66, F, generator=generator, device="cuda", requires_grad=True)
+    exact = sw.set_cross_entropy(z.detach().double(), x.double(), impl="reference")
+    losses = [sw.set_cross_entropy(z, x).detach() for _ in range(3)]
+    assert losses[0] == losses[1] == losses[2]
+    torch.testing.assert_close(losses[0].double(), exact, rtol=1e-6, atol=0.0)

@@ -45,15 +45,22 @@ def host_us() -> dict[str, dict[str, float]]:
     def with_backward(loss: Callable[[], Tensor]) -> Callable[[], object]:
         return lambda: torch.autograd.grad(loss(), logits)
 
-    def step() -> Tensor:
+    def loss() -> Tensor:
         return sw.set_cross_entropy(logits, target)
+
+    step = with_backward(loss)
+
+    def in_one_thread() -> None:
+        with torch.autograd.set_multithreading_enabled(False):
+            step()
 
     parts: dict[str, Callable[[], object]] = {
         "check": lambda: check_call(logits, target, None, None, None, None, "mean"),
         "start": _kernel(logits.detach(), target),
         "sum": losses.sum,
         "function": with_backward(lambda: _Nothing.apply(logits)),
-        "step": with_backward(step),
+        "step": step,
+        "one_thread": in_one_thread,
         "native": with_backward(logits.sum),
     }
     for part in parts.values():

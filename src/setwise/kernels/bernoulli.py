@@ -19,6 +19,7 @@ from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.triton import engine, plans, points, small
 from setwise.kernels.triton.forms import formed
+from setwise.kernels.triton.tiles import MOST_FEATURES_AT_ONCE
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
 # multiplication to the backward pass. Autograd runs that in a thread of its own, where the host
@@ -59,11 +60,9 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
             result = _small_forward(*elements, reduction, need_target, need_logits)
         else:
             result = _forward(*elements, reduction, skip_negligible, need_target, need_logits)
-        sums, saved, ctx.level, ctx.base_2 = result
+        loss, saved, ctx.level, ctx.base_2 = result
         ctx.save_for_backward(*elements, *saved)
-        if reduction == "none":
-            return sums if sums.dim() == 1 else sums.sum(dim=-1)
-        return sums.sum()
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -76,14 +75,14 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
             d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
             d_logits = d_logits if d_logits.dtype == logits.dtype else d_logits.to(logits.dtype)
         elif need_logits:
-            incoming = _incoming(grad, ctx.reduction, len(logits))
+            incoming = _incoming(grad, ctx.reduction, logits.shape[0])
             forms = formed(logits, target, ctx.level, True, bernoulli=True, gradient=True)
             d_logits, _ = engine.gradients(
                 logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True,
                 weight=weight, peaks=peaks, level=ctx.level, base_2=ctx.base_2, forms=forms,
             )  # fmt: skip
         if need_target:
-            incoming = _incoming(grad, ctx.reduction, len(logits))
+            incoming = _incoming(grad, ctx.reduction, logits.shape[0])
             if forms is not None and logits.shape[2] > points.MAX_FEATURES:
                 forms = forms.swapped()
             else:
@@ -110,26 +109,30 @@ def _forward(
     need_target: bool,
     need_logits: bool,
 ) -> tuple[Tensor, _Saved, str, bool]:
-    """What adds up to the loss, [B, any], what to save, the precision of scores, and their base.
+    """The loss, what to save, the precision of scores, and their base.
 
     The backward pass computes the same scores, or weights would not add up to 1.
     """
-    factor = _factor(reduction, len(logits))
+    factor = _factor(reduction, logits.shape[0])
     now = need_logits and _is_light(target, logits)
     record = skip_negligible and (need_target or need_logits)
     sums, bias, lse, peaks, level, base_2, forms = engine.bernoulli_forward(
         target, logits, valid, weight, factor, record, prepare_gradient=now
     )
-    ready = None
+    ready = loss = None
+    if now and reduction != "none" and logits.shape[2] <= MOST_FEATURES_AT_ONCE:
+        loss = torch.empty((), device=logits.device)
     if now:
         ready, _ = engine.gradients(
             logits, target, bias, lse, (None, 0, factor), owns_keys=True, sigmoid=True,
             weight=weight, peaks=peaks, level=level, base_2=base_2, forms=forms,
-            dtype=torch.float32,
+            dtype=torch.float32, total=None if loss is None else (sums, loss),
         )  # fmt: skip
+    if loss is None:
+        loss = sums.sum(dim=-1) if reduction == "none" else sums.sum()
     if now and not need_target:
-        return sums, (None, None, None, ready), level, base_2
-    return sums, (bias, lse, peaks, ready), level, base_2
+        return loss, (None, None, None, ready), level, base_2
+    return loss, (bias, lse, peaks, ready), level, base_2
 
 
 def _is_light(target: Tensor, logits: Tensor) -> bool:
@@ -147,7 +150,7 @@ def _small_forward(
     need_target: bool,
     need_logits: bool,
 ) -> tuple[Tensor, _Saved, str, bool]:
-    """The same in one launch: the losses of the sets are [B]."""
+    """The same in one launch, but for the sum over the sets."""
     (B, M, F), N, device = target.shape, logits.shape[1], logits.device
     sums = torch.empty(B, device=device)
     d_logits = bias = lse = sums  # what is not wanted is not written
@@ -171,7 +174,8 @@ def _small_forward(
     )
     start(grid, tensors, (M, N, _factor(reduction, B)))
     terms = (bias, lse) if need_target else (None, None)
-    return sums, (*terms, None, d_logits if need_logits else None), level, False
+    loss = sums if reduction == "none" else sums.sum()
+    return loss, (*terms, None, d_logits if need_logits else None), level, False
 
 
 def _is_array(grad: Tensor) -> bool:
@@ -204,7 +208,7 @@ def _general_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         bias = bias if valid is None else bias.masked_fill(~valid, -math.inf)
         lse = differentiable_logsumexp(x, z, bias, "triton", ctx.skip_negligible)
         per_set = (lse if weight is None else lse * weight).sum(dim=-1)
-        per_set = per_set * _factor(ctx.reduction, len(logits))
+        per_set = per_set * _factor(ctx.reduction, logits.shape[0])
         value = per_set if ctx.reduction == "none" else per_set.sum()
         grads = list(torch.autograd.grad(value, wanted, grad, create_graph=twice))
     return tuple(grads.pop(0) if need else None for need in needs)

@@ -22,6 +22,8 @@ from setwise.kernels.triton.tiles import blocks_in
 # What the gradients of all queries of set b have in common, ``factor SCALE[b scale_set]``, in this
 # order; without a SCALE it is the factor alone. That of a query is so much times its weight.
 Incoming = tuple[Tensor | None, int, float]
+# Parts of a sum, and where the sum goes.
+Total = tuple[Tensor, Tensor]
 
 
 def logsumexp(
@@ -71,7 +73,7 @@ def _logsumexp(
     if factor is not None and splits == 1:
         sums = torch.empty(B, grid[0] // B, device=queries.device)
     multiplier = 0.0 if factor is None else factor
-    weights, centres = (lse if t is None else t for t in (weight, centre))
+    weights, centres = lse if weight is None else weight, lse if centre is None else centre
     tail = (per_split, B, multiplier)
     if F <= points.MAX_FEATURES:
         tensors = (queries, forms.others, bias, lse, weights, lse if sums is None else sums)
@@ -245,6 +247,7 @@ def gradients(
     base_2: bool = False,
     forms: Forms | None = None,
     dtype: torch.dtype | None = None,
+    total: Total | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the owners, and of the bias if they are keys; see `products.gradients`.
 
@@ -254,7 +257,8 @@ def gradients(
     With the ``peaks`` of the forward pass, tiles that cannot matter are skipped. ``forms``, if they
     have been prepared, are those of the ``level``, which by default is the `precision` now;
     ``dtype`` is that of the result, by default that of the owners. With ``sigmoid`` there is no
-    gradient of the bias.
+    gradient of the bias. A ``total`` of something else is formed on the way, up to
+    MOST_FEATURES_AT_ONCE.
     """
     (B, n_a, F), n_c, device = owners.shape, others.shape[1], owners.device
     scale, scale_set, factor = incoming
@@ -265,6 +269,7 @@ def gradients(
     walk = plans.gradients(
         device, B, n_a, n_c, F, *_width_and_type(forms, owners, level), level,
         owns_keys, sigmoid, scale is None, weight is not None, peaks is not None, base_2,
+        total is not None,
     )  # fmt: skip
     splits, strips = walk.splits, walk.strips
     result = torch.empty(B, n_a, F, device=device, dtype=dtype)
@@ -281,10 +286,13 @@ def gradients(
     per_set = unread if scale is None else scale
     terms = (owner_term, other_term, per_set, unread if weight is None else weight)
     tail = (walk.per_split, B, scale_set, factor)
+    sums, parts = ((unread, unread), 0) if total is None else (total, total[0].numel())
     walked: Iterable[int] = (0,)
     if F <= points.MAX_FEATURES:
-        numbers = (n_a, n_c, forms.others.shape[2], *tail)
-        walk.start(walk.grid, (owners, forms.others, *terms, *written), numbers)
+        walk.start(
+            walk.grid, (owners, forms.others, *terms, *written, *sums),
+            (n_a, n_c, forms.others.shape[2], *tail, parts),
+        )  # fmt: skip
     else:
         largest = unread
         if owns_keys and weight is not None and forms.second.dtype == torch.float16:
@@ -296,7 +304,8 @@ def gradients(
             visits = tiles_to_visit(kept, M, N, F, walk.tiles, owns_keys, walk.per_split)
         options = (*terms, largest, *visits)
         if strips is None:
-            walk.start(walk.grid, (*forms, *options, *written), (n_a, n_c, *tail))
+            tensors = (*forms, *options, *written, *sums)
+            walk.start(walk.grid, tensors, (n_a, n_c, *tail, parts))
         else:
             walked = _strip_by_strip(walk, strips, forms, options, written, (n_a, n_c, *tail))
     for first in walked:

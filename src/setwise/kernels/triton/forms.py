@@ -83,15 +83,15 @@ def room_for_rows(x: Tensor, y: Tensor, kind: torch.dtype) -> tuple[Tensor, Tens
     Of 16 bits, elements are read as they are unless they have many features: then loads that are
     not aligned would cost more than a copy.
     """
-    F = x.shape[2]
+    B, n, F = x.shape
     at_once = 16 // kind.itemsize
     cheap = F % at_once == 0 or F <= MOST_FEATURES_AT_ONCE
     if x.dtype == kind != torch.float32 and cheap:
         return None
     row = blocks_in(F, at_once) * at_once
     return (
-        torch.empty(*x.shape[:2], row, device=x.device, dtype=kind),
-        torch.empty(*y.shape[:2], row, device=y.device, dtype=kind),
+        torch.empty(B, n, row, device=x.device, dtype=kind),
+        torch.empty(B, y.shape[1], row, device=x.device, dtype=kind),
     )
 
 

@@ -261,9 +261,11 @@ def gradients(
     weighted: bool,
     listed: bool,
     base_2: bool,
+    totalled: bool,
 ) -> Walk:
     """For the walk of n_a owners, which get a gradient, over n_c others."""
     if F > MOST_FEATURES_AT_ONCE:
+        assert not totalled
         return _strips(
             device, B, n_a, n_c, F, row, dtype, precision,
             owns_keys, sigmoid, unit, weighted, listed, base_2,
@@ -277,6 +279,7 @@ def gradients(
         "UNIT": unit,
         "WEIGHTED": weighted,
         "WHOLE": splits == 1,
+        "TOTALLED": totalled,
     }
     start: Launcher | InTurn
     even = n_c % tiles.c == 0

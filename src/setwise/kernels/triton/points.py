@@ -20,6 +20,7 @@ from setwise.kernels.triton.weights import (
     anchored,
     of_query,
     of_set,
+    store_total,
     term,
     weighted_sum,
     without_weight,
@@ -138,13 +139,15 @@ def logsumexp(
 
 @triton.jit
 def gradients(
-    A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, n_a, n_c, stride, others_per_split, batch,
-    scale_set, factor,
+    A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, PARTS, TOTAL,
+    n_a, n_c, stride, others_per_split, batch, scale_set, factor, parts,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
-    WHOLE: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
-    STAGES: tl.constexpr, EVEN: tl.constexpr,
+    WHOLE: tl.constexpr, TOTALLED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_C: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners; see `products.gradients`."""
+    if TOTALLED:
+        store_total(PARTS, TOTAL, parts)
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * F * stride, ALPHA + b * n_a, GAMMA + b * n_c

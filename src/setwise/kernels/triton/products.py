@@ -23,6 +23,7 @@ from setwise.kernels.triton.weights import (
     of_set,
     rounded_weights,
     store_gradient,
+    store_total,
     term,
     weighted_sum,
     weights_of_scores,
@@ -155,13 +156,13 @@ def _logsumexp(
 
 @triton.jit
 def gradients(
-    A, C, C_T, LONG, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS,
-    n_a, n_c, others_per_split, batch, scale_set, factor,
+    A, C, C_T, LONG, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS, PARTS, TOTAL,
+    n_a, n_c, others_per_split, batch, scale_set, factor, parts,
     OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
-    WHOLE: tl.constexpr, TRANSPOSED: tl.constexpr, SCALED: tl.constexpr, LISTED: tl.constexpr,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    BLOCK_D: tl.constexpr, HALVES: tl.constexpr, ROW: tl.constexpr, PRECISION: tl.constexpr,
-    EVEN: tl.constexpr, BASE_2: tl.constexpr, QUERIES: tl.constexpr,
+    WHOLE: tl.constexpr, TOTALLED: tl.constexpr, TRANSPOSED: tl.constexpr, SCALED: tl.constexpr,
+    LISTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, HALVES: tl.constexpr, ROW: tl.constexpr,
+    PRECISION: tl.constexpr, EVEN: tl.constexpr, BASE_2: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the owners.
 
@@ -201,7 +202,12 @@ def gradients(
     computing them: it would keep the steps of the loop from overlapping.
 
     EVEN says that no tile reaches beyond the last of the others. With BASE_2 the lse is in bits.
+
+    With TOTALLED also ``TOTAL = sum PARTS``: of the loss, which `logsumexp` has left in as many
+    parts. It has nothing to do with gradients, but would be a launch of its own.
     """
+    if TOTALLED:
+        store_total(PARTS, TOTAL, parts)
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     A, C, ALPHA, GAMMA = A + b * n_a * ROW, C + b * n_c * ROW, ALPHA + b * n_a, GAMMA + b * n_c

@@ -93,7 +93,7 @@ def backward_tiles(
     as an H200.
     """
     if F <= points.MAX_FEATURES:
-        return Tiles(a=8, c=_fit(n_c, 128), f=F, d=F, warps=1, stages=2, per_processor=8, piece=256)
+        return Tiles(a=8, c=_fit(n_c, 128), f=F, d=F, warps=1, stages=4, per_processor=8, piece=256)
     assert F <= MOST_FEATURES_AT_ONCE
     if precision == "float32":
         return _fitting(_backward_of_thirds(n_a, n_c, F), F, room)

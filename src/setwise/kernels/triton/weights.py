@@ -16,6 +16,7 @@ HALF_RANGE = tl.constexpr(2.0**HALF_BITS.value)
 # Up to so many features, scores of logits within float16 are below 2^24 bits, and so is the lse:
 # 177 times 65504 / log(2). The difference to HALF_BITS is then exact.
 NEAR_FEATURES = tl.constexpr(176)
+PARTS_AT_ONCE = tl.constexpr(512)
 
 
 @triton.jit
@@ -24,6 +25,17 @@ def weighted_sum(lse, WEIGHT, i, i_ok, WEIGHTED: tl.constexpr):
     if WEIGHTED:
         lse *= tl.load(WEIGHT + i, mask=i_ok, other=0.0)
     return tl.sum(tl.where(i_ok, lse, 0.0), 0)
+
+
+@triton.jit
+def store_total(PARTS, TOTAL, parts):
+    """The sum of what an earlier launch left, by one program, which every grid has."""
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
+        total = tl.zeros([PARTS_AT_ONCE], tl.float32)
+        for first in range(0, parts, PARTS_AT_ONCE):
+            part = first + tl.arange(0, PARTS_AT_ONCE)
+            total += tl.load(PARTS + part, mask=part < parts, other=0.0)
+        tl.store(TOTAL, tl.sum(total, 0))
 
 
 @triton.jit
