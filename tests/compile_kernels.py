@@ -74,7 +74,7 @@ def walks(
     backward = planned(
         plans.gradients, CPU, 1, N, N, F, row, dtype, precision,
         owns_keys, owns_keys, owns_keys, False, listed, dtype == torch.float16,
-        owns_keys and F <= tiles.MOST_FEATURES_AT_ONCE,
+        owns_keys and F < 256,
     )  # fmt: skip
     yield "forward", forward.start
     if backward.strips is None:

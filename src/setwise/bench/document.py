@@ -225,7 +225,7 @@ HOST = {
     "sum": "`sum()` of the losses of the sets",
     "function": "an autograd `Function` that does nothing, forward and backward",
     "step": "a step with 10 sets of `puzzle`, all of the above and the rest",
-    "one_thread": "the same step, with autograd kept from using a thread of its own",
+    "one_thread": "the same inside `torch.autograd.set_multithreading_enabled(False)`",
     "native": "for comparison: PyTorch's own `sum()`, written in C++, forward and backward",
 }
 

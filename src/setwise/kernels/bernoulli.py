@@ -19,7 +19,6 @@ from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.triton import engine, plans, points, small
 from setwise.kernels.triton.forms import formed
-from setwise.kernels.triton.tiles import MOST_FEATURES_AT_ONCE
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
 # multiplication to the backward pass. Autograd runs that in a thread of its own, where the host
@@ -120,9 +119,9 @@ def _forward(
         target, logits, valid, weight, factor, record, prepare_gradient=now
     )
     ready = loss = None
-    if now and reduction != "none" and logits.shape[2] <= MOST_FEATURES_AT_ONCE:
-        loss = torch.empty((), device=logits.device)
     if now:
+        if reduction != "none":
+            loss = torch.empty((), device=logits.device, dtype=torch.float32)
         ready, _ = engine.gradients(
             logits, target, bias, lse, (None, 0, factor), owns_keys=True, sigmoid=True,
             weight=weight, peaks=peaks, level=level, base_2=base_2, forms=forms,

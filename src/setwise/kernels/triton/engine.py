@@ -17,12 +17,13 @@ from torch import Tensor
 from setwise.kernels.triton import plans, points
 from setwise.kernels.triton.forms import Forms, formed, multiplied_dtype, room_for_rows
 from setwise.kernels.triton.skipping import matters, peaks_shape, tiles_to_visit
-from setwise.kernels.triton.tiles import blocks_in
+from setwise.kernels.triton.tiles import MOST_FEATURES_AT_ONCE, blocks_in
+from setwise.kernels.triton.weights import MOST_PARTS
 
 # What the gradients of all queries of set b have in common, ``factor SCALE[b scale_set]``, in this
 # order; without a SCALE it is the factor alone. That of a query is so much times its weight.
 Incoming = tuple[Tensor | None, int, float]
-# Parts of a sum, and where the sum goes.
+# Parts of a sum, [B, any], and where the sum goes, [].
 Total = tuple[Tensor, Tensor]
 
 
@@ -257,8 +258,7 @@ def gradients(
     With the ``peaks`` of the forward pass, tiles that cannot matter are skipped. ``forms``, if they
     have been prepared, are those of the ``level``, which by default is the `precision` now;
     ``dtype`` is that of the result, by default that of the owners. With ``sigmoid`` there is no
-    gradient of the bias. A ``total`` of something else is formed on the way, up to
-    MOST_FEATURES_AT_ONCE.
+    gradient of the bias. A ``total`` of something else is formed on the way.
     """
     (B, n_a, F), n_c, device = owners.shape, others.shape[1], owners.device
     scale, scale_set, factor = incoming
@@ -266,6 +266,9 @@ def gradients(
     level = precision(owners.dtype) if level is None else level
     if forms is None:
         forms = formed(owners, others, level, owns_keys, gradient=True)
+    if total is not None and not _is_totalled(total[0], F):
+        torch.sum(total[0], dim=(0, 1), out=total[1])
+        total = None
     walk = plans.gradients(
         device, B, n_a, n_c, F, *_width_and_type(forms, owners, level), level,
         owns_keys, sigmoid, scale is None, weight is not None, peaks is not None, base_2,
@@ -313,6 +316,11 @@ def gradients(
             join, grid = plans.gradients_of_pieces(B * rows, F, owns_keys, sigmoid, level)
             join(grid, (*written, owners, *results), (B * rows, splits, rows, n_a, first))
     return results
+
+
+def _is_totalled(parts: Tensor, F: int) -> bool:
+    """Whether a gradient of that many features adds them up in its own launch."""
+    return parts.numel() <= MOST_PARTS and F <= MOST_FEATURES_AT_ONCE
 
 
 def _width_and_type(forms: Forms, elements: Tensor, level: str) -> tuple[int, torch.dtype]:

@@ -263,9 +263,11 @@ def gradients(
     base_2: bool,
     totalled: bool,
 ) -> Walk:
-    """For the walk of n_a owners, which get a gradient, over n_c others."""
+    """For the walk of n_a owners, which get a gradient, over n_c others.
+
+    It is ``totalled`` up to MOST_FEATURES_AT_ONCE alone.
+    """
     if F > MOST_FEATURES_AT_ONCE:
-        assert not totalled
         return _strips(
             device, B, n_a, n_c, F, row, dtype, precision,
             owns_keys, sigmoid, unit, weighted, listed, base_2,
@@ -305,9 +307,11 @@ def gradients(
         }
         kinds = ("short", "long") if precision == "float32" else ("any",)
         options = tiles.warps, tiles.stages
-        starts = [
-            launcher(products.gradients, constants | {"QUERIES": kind}, *options) for kind in kinds
-        ]
+        starts = []
+        for kind in kinds:
+            # Once is enough. Keys keep their order, which is that of the arguments.
+            own = constants | {"QUERIES": kind, "TOTALLED": totalled and kind != "long"}
+            starts.append(launcher(products.gradients, own, *options))
         start = InTurn(*starts) if len(starts) > 1 else starts[0]
     return Walk(start, (programs * B, splits, 1), tiles, splits, per_split)
 

@@ -137,7 +137,7 @@ def logsumexp(
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def gradients(
     A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, PARTS, TOTAL,
     n_a, n_c, stride, others_per_split, batch, scale_set, factor, parts,

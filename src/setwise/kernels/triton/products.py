@@ -154,7 +154,7 @@ def _logsumexp(
     return best, tl.sum(total, 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def gradients(
     A, C, C_T, LONG, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS, PARTS, TOTAL,
     n_a, n_c, others_per_split, batch, scale_set, factor, parts,
@@ -203,8 +203,7 @@ def gradients(
 
     EVEN says that no tile reaches beyond the last of the others. With BASE_2 the lse is in bits.
 
-    With TOTALLED also ``TOTAL = sum PARTS``: of the loss, which `logsumexp` has left in as many
-    parts. It has nothing to do with gradients, but would be a launch of its own.
+    With TOTALLED also ``TOTAL = sum PARTS``, whatever becomes of the program: see `store_total`.
     """
     if TOTALLED:
         store_total(PARTS, TOTAL, parts)

@@ -1,4 +1,4 @@
-"""What becomes of scores: weights, incoming gradients, weighted sums; shared by several kernels."""
+"""What becomes of scores: weights, incoming gradients, sums; shared by several kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ HALF_RANGE = tl.constexpr(2.0**HALF_BITS.value)
 # Up to so many features, scores of logits within float16 are below 2^24 bits, and so is the lse:
 # 177 times 65504 / log(2). The difference to HALF_BITS is then exact.
 NEAR_FEATURES = tl.constexpr(176)
+# Parts of a total that are loaded in one step: up to 16 by each thread, which fit in registers.
 PARTS_AT_ONCE = tl.constexpr(512)
+# One program adds them up, step after step, so that more would take longer than PyTorch's sum.
+MOST_PARTS = 4096
 
 
 @triton.jit
@@ -29,7 +32,10 @@ def weighted_sum(lse, WEIGHT, i, i_ok, WEIGHTED: tl.constexpr):
 
 @triton.jit
 def store_total(PARTS, TOTAL, parts):
-    """The sum of what an earlier launch left, by one program, which every grid has."""
+    """The sum of what an earlier launch has left, by program (0, 0), which every grid has.
+
+    In any kernel that comes after that launch; a launch of its own takes longer to start.
+    """
     if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         total = tl.zeros([PARTS_AT_ONCE], tl.float32)
         for first in range(0, parts, PARTS_AT_ONCE):
