@@ -106,8 +106,13 @@ def test_full_tiles_have_no_masks(
     assert (pieces[0] > 1) == (processors == 50)
 
 
-@pytest.mark.parametrize(("reduction", "most"), [("mean", 5), ("mean", 6), ("sum", 6), ("none", 6)])
-@pytest.mark.parametrize("shape", [(1, 96, 3), (3, 65, 8), (3, 65, 300)])  # 6 parts each
+# Of 6 parts each; and how many the kernel may add up. Of more than 256 features it never does.
+SUMS = [("mean", 5), ("mean", 6), ("sum", 6), ("none", 6)]
+TOTALS = [(shape, *how) for shape in ((1, 96, 3), (3, 65, 8)) for how in SUMS]
+TOTALS += [((3, 65, 300), "mean", 6)]
+
+
+@pytest.mark.parametrize(("shape", "reduction", "most"), TOTALS, ids=str)
 def test_the_loss_is_the_sum_of_all_its_parts(
     shape: tuple[int, int, int],
     reduction: Any,

@@ -13,7 +13,7 @@ import triton.language as tl
 from setwise.kernels.triton.rounding import as_half
 from setwise.kernels.triton.scores import tile
 from setwise.kernels.triton.thirds import add_product, product, thirds
-from setwise.kernels.triton.weights import HALF_RANGE, LN_2, LOG2_E
+from setwise.kernels.triton.weights import HALF_RANGE, LN_2, LOG2_E, anchored
 
 MAX_ELEMENTS = 64
 # Up to so many, a product of tiles, which has 16 rows at least, would be mostly padding.
@@ -66,8 +66,7 @@ def _weights(
         w = tl.load(WEIGHT + b * M + i, mask=i < M, other=0.0)
     tl.store(LOSS + b, factor * tl.sum(w * lse, 0))
     if TERMS:
-        centre = tl.max(bias, 0)
-        centre = tl.where(centre == float("-inf"), 0.0, centre)
+        centre = anchored(tl.max(bias, 0))
         tl.store(BIAS + b * N + j, (bias - centre).to(tl.float32), mask=j < N)
         tl.store(LSE + b * M + i, (lse - centre).to(tl.float32), mask=i < M)
     return tl.exp2((below - above[:, None]) * LOG2_E), w

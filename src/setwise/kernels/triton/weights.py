@@ -18,7 +18,7 @@ HALF_RANGE = tl.constexpr(2.0**HALF_BITS.value)
 NEAR_FEATURES = tl.constexpr(176)
 # Parts of a total that are loaded in one step: up to 16 by each thread, which fit in registers.
 PARTS_AT_ONCE = tl.constexpr(512)
-# One program adds them up, step after step, so that more would take longer than PyTorch's sum.
+# One program adds them up, step after step; PyTorch's sum has many programs for more than that.
 MOST_PARTS = 4096
 
 
