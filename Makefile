@@ -26,7 +26,7 @@ report: $(DEMO_STAMP)
 	$(BIN)/setwise report
 
 # Those in Triton's interpreter take half of the time; they run beside the others, and are shown last.
-KERNELS := $(patsubst %,tests/test_%.py,fused points skipping strips terms thirds triton)
+KERNELS := $(patsubst %,tests/kernels/test_%.py,fused points skipping strips terms thirds triton)
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(KERNELS) > $(VENV)/kernels.txt 2>&1 & kernels=$$!; \
 	trap "kill $$kernels" INT TERM; \

@@ -1,4 +1,4 @@
-"""Gradients of many features, compiled; tests/test_strips.py has them interpreted."""
+"""Gradients of many features, compiled; tests/kernels/test_strips.py has them interpreted."""
 
 from __future__ import annotations
 

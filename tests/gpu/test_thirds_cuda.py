@@ -1,4 +1,4 @@
-"""Products in full float32 precision, compiled; tests/test_thirds.py has them interpreted."""
+"""Products in full float32 precision, compiled; tests/kernels/test_thirds.py has them interpreted."""
 
 from __future__ import annotations
 

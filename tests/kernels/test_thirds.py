@@ -331,7 +331,7 @@ def test_tiles_of_thirds_on_smaller_devices(F: int, room: int) -> None:
 
 def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     """benchmarks/precision.py without its clock, and without a compiler; the documents read it."""
-    script = Path(__file__).parent.parent / "benchmarks" / "precision.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "precision.py"
     records = runpy.run_path(str(script))["records"]
     for name, instead in {
         "graph_ms": lambda call, device: 2.0,

@@ -96,7 +96,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     """kill -9 after two pictures; workers find out and stop; the rest is drawn by one process."""
     folder = tmp_path / "pictures"
     script = tmp_path / "child.py"
-    script.write_text(CHILD.format(tests=str(Path(__file__).parent), folder=str(folder)))
+    script.write_text(CHILD.format(tests=str(Path(__file__).parents[1] / "support"), folder=str(folder)))
     child = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "1 12\n"

@@ -17,7 +17,7 @@ pytest.importorskip("triton")
 @pytest.mark.parametrize(("capability", "room"), [(86, 99), (90, 227)], ids=["RTX 3090", "H200"])
 def test_compiled(capability: int, room: int, tmp_path: Path) -> None:
     """Without a device: shared memory suffices, and large products are not added to."""
-    script = Path(__file__).parent / "compile_kernels.py"
+    script = Path(__file__).parents[1] / "support" / "compile_kernels.py"
     settings = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
     command = [sys.executable, str(script), str(capability), str(1024 * room)]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)

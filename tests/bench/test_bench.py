@@ -24,7 +24,7 @@ from setwise.bench.contenders import Contender, available, dense
 from setwise.environment import current_commit
 from test_documents import differing_pixels
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "kernels.md"
 PICTURE = ROOT / "docs" / "figures" / "kernels.png"

@@ -14,8 +14,8 @@ from setwise.experiments import store
 from setwise.planning import PuzzleDomain
 from test_documents import differing_pixels
 
-FIGURES = runpy.run_path(str(Path(__file__).parent.parent / "docs" / "figures" / "plans.py"))
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "planning_encodings.py"
+FIGURES = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "figures" / "plans.py"))
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "planning_encodings.py"
 NAMES = runpy.run_path(str(SCRIPT))
 
 

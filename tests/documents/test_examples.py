@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def load(name: str) -> Any:

@@ -479,7 +479,7 @@ def test_counts_beside_the_papers(capsys: Captured) -> None:
     said = capsys.readouterr().out
     assert re.search(r"^ +2832 +2858 +-0.91%  neighbor2\(A,B,C\) :-", said, re.MULTILINE)
     assert re.search(r"^ +134988 +137738 +-2.00%  neighbor5\(", said, re.MULTILINE)
-    document = Path(__file__).parent.parent / "docs" / "rules.md"
+    document = Path(__file__).parents[2] / "docs" / "rules.md"
     assert f"$ setwise rules count\n{said}```" in document.read_text()
 
 

@@ -273,7 +273,7 @@ class TestTraining:
         reproduce.reproduce(
             [own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity]
         )
-        script = Path(__file__).parent.parent / "docs" / "figures" / "blocksworld.py"
+        script = Path(__file__).parents[2] / "docs" / "figures" / "blocksworld.py"
         collect = runpy.run_path(str(script))["collect_reconstructions"]
         collect(folder / "table3-tiny", [22, 23], folder / "x.npz")
         found = Reconstructions.read(folder / "x.npz")

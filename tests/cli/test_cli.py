@@ -299,7 +299,7 @@ def test_a_stop_saves_and_the_same_command_goes_on(
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *command],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).parent), "PATH": ""},
+        env={"PYTHONPATH": str(Path(__file__).parents[1] / "support"), "PATH": ""},
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -21,7 +21,7 @@ from setwise.cli import doctor, installed, probes
 from setwise.cli.installed import Finding, Requirement
 from setwise.planning.downward import EXECUTABLE_VARIABLE
 
-PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 Captured = pytest.CaptureFixture[str]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-MAKEFILE = Path(__file__).parent.parent / "Makefile"
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
 CLEAR = "-m venv --clear .venv"
 # Run before what a Python is asked to run: it takes another for itself.
 STATES = {
@@ -96,7 +96,7 @@ def test_a_python_that_is_too_old_clears_nothing(clone: Path) -> None:
     assert (clone / ".venv" / ".installed").exists()
 
 
-@pytest.mark.parametrize("failing", ["", "tests/test_triton.py", "--ignore=tests/test_triton.py"])
+@pytest.mark.parametrize("failing", ["", "tests/kernels/test_triton.py", "--ignore=tests/kernels/test_triton.py"])
 def test_either_half_of_the_tests_may_fail(failing: str, clone: Path) -> None:
     """Both run to their end, and both are shown."""
     found = clone / ".venv" / "bin" / "python"
@@ -109,8 +109,8 @@ def test_either_half_of_the_tests_may_fail(failing: str, clone: Path) -> None:
     done = make(clone, "test")
     assert (done.returncode != 0) == bool(failing)
     others, kernels = done.stdout.splitlines()
-    assert "--ignore=tests/test_triton.py" in others
-    assert "pytest tests/test_fused.py" in kernels
+    assert "--ignore=tests/kernels/test_triton.py" in others
+    assert "pytest tests/kernels/test_fused.py" in kernels
 
 
 def test_clean(clone: Path) -> None:

@@ -429,7 +429,7 @@ class TestPyTorch:
 
 def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     """benchmarks/skipping.py without its clock, and without bfloat16; the documents read it."""
-    script = Path(__file__).parent.parent / "benchmarks" / "skipping.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "skipping.py"
     records = runpy.run_path(str(script))["records"]
     monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
     memory = iter(range(1000, 0, -1))

@@ -15,7 +15,7 @@ import pytest
 
 import setwise as sw
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # What a browser fetches by itself, unlike a link.
 _FETCHED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*?\bsrc=\"([^\"]*)\"|<link\b[^>]*>")
 _ADDRESS = re.compile(r"\bhref=\"([^\"]*)\"")

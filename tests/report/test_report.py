@@ -21,7 +21,7 @@ from setwise.report.labels import apart
 from setwise.report.paper import TABLES, heading, paper_table
 from test_documents import differing_pixels
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 PAGE = ROOT / "docs" / "results.md"
 COMMITTED = tables.read_tables(RESULTS)

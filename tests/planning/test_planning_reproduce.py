@@ -108,7 +108,7 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The records of this repository for Table 5, in a folder with nothing else."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(Path(__file__).parent.parent / "results", "results")
+    shutil.copytree(Path(__file__).parents[2] / "results", "results")
     return tmp_path / "results" / "table5.jsonl"
 
 

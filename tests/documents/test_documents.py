@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 SCRIPT = ROOT / "docs" / "figures" / "loss_surfaces.py"
 
