@@ -1,0 +1,138 @@
+"""An experiment: what is compared, and what a reader of its records needs to know.
+
+An `Experiment` makes the configs of its runs. Its `Sheet` is the part that needs no code, and lies
+as ``<name>.json`` beside the records ``<name>.jsonl``: tables, figures and pages are made from the
+two files alone, also where whoever wrote the experiment is not at hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from setwise.experiments.config import Config
+from setwise.files import write_text
+from setwise.losses.table import LOSSES
+
+Better = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Published numbers, to stand beside ours."""
+
+    source: str  # as in "the paper"
+    # For each loss, by name, a number for each scenario that has one.
+    values: Mapping[str, Mapping[str, float]]
+    decimals: int = 2  # as published
+    caption: str = ""
+    # Why our numbers are on another scale than the published ones, if they are.
+    other_scale: str = ""
+
+
+@dataclass(frozen=True)
+class LossStyle:
+    """How a loss is shown."""
+
+    symbol: str
+    label: str
+    colour: str
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What tables, figures and pages show of an experiment."""
+
+    name: str
+    title: str
+    scenarios: Mapping[str, str]  # names, as in records, and what they mean
+    losses: Mapping[str, LossStyle]  # by name, in the order in which they are shown
+    metric: str  # the one of a record's metrics that is compared
+    metric_label: str
+    better: Better = "higher"
+    decimals: int = 2
+    # On which examples learning curves are measured, if not on all.
+    curves_of: str = ""
+    reference: Reference | None = None
+
+    def write(self, results: Path) -> None:
+        """Put it beside the records; a file that says the same is left alone."""
+        text = json.dumps(asdict(self), indent=1) + "\n"
+        path = results / f"{self.name}.json"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
+
+    @staticmethod
+    def read(path: Path) -> Sheet:
+        """What `write` wrote; a ValueError says what is wrong with the file."""
+        try:
+            saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            saved["losses"] = {name: LossStyle(**how) for name, how in saved["losses"].items()}
+            if saved["reference"] is not None:
+                saved["reference"] = Reference(**saved["reference"])
+            return Sheet(**saved)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: not the sheet of an experiment: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Losses compared in scenarios, over seeds.
+
+    ``config(scenario, loss, seed)`` gives the run of a cell; ``experiment``, ``scenario``, ``loss``
+    and ``seed`` of the config must be those asked for.
+    """
+
+    name: str
+    title: str
+    config: Callable[[str, str, int], Config]
+    scenarios: Mapping[str, str]
+    losses: Sequence[str]  # names in `setwise.losses.table`
+    seeds: int = 10
+    metric: str = "success"
+    metric_label: str = "share of the examples that are right"
+    better: Better = "higher"
+    decimals: int = 2
+    curves_of: str = ""
+    reference: Reference | None = None
+    # Losses are looked up now, so that a wrong name is told before anything is trained.
+    styles: Mapping[str, LossStyle] = field(init=False)
+
+    def __post_init__(self) -> None:
+        styles = {}
+        for name in self.losses:
+            loss = LOSSES[name]
+            styles[name] = LossStyle(loss.symbol, loss.label, loss.colour)
+        object.__setattr__(self, "styles", styles)
+
+    @property
+    def sheet(self) -> Sheet:
+        return Sheet(
+            name=self.name,
+            title=self.title,
+            scenarios=dict(self.scenarios),
+            losses=dict(self.styles),
+            metric=self.metric,
+            metric_label=self.metric_label,
+            better=self.better,
+            decimals=self.decimals,
+            curves_of=self.curves_of,
+            reference=self.reference,
+        )
+
+    def configs(
+        self,
+        seeds: Sequence[int] | None = None,
+        scenarios: Sequence[str] | None = None,
+        losses: Sequence[str] | None = None,
+    ) -> list[Config]:
+        """All runs, or those of these seeds, scenarios and losses."""
+        return [
+            self.config(scenario, loss, seed)
+            for scenario in (self.scenarios if scenarios is None else scenarios)
+            for loss in (self.losses if losses is None else losses)
+            for seed in (range(self.seeds) if seeds is None else seeds)
+        ]

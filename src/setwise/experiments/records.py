@@ -1,0 +1,76 @@
+"""Records of finished runs in their current form, whatever form they were written in.
+
+Schema 2 calls experiments, losses and temperatures by the names the library has for them. Records
+without a number are of schema 1: those of the first release.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from setwise.experiments import store
+
+SCHEMA = 2
+
+Record = dict[str, Any]
+
+_LOSSES = {
+    "H": "ordered_cross_entropy",
+    "SH": "set_cross_entropy",
+    "A1H": "set_average",
+    "H1H": "hausdorff",
+}
+_SCHEDULE = {
+    "temperature_start": "latent_temperature_start",
+    "temperature_end": "latent_temperature_end",
+    "temperature_until": "latent_temperature_until",
+    "softness": "loss_temperature",
+    "softness_until": "loss_temperature_until",
+}
+# Fields that came after the first records, which were written as if they had these values.
+_SCHEDULE_LATER = {
+    "loss_temperature": 1.0,
+    "loss_temperature_until": 0.6,
+    "recombined": 0.0,
+    "donors": 32,
+}
+
+
+def read(path: Path) -> list[Record]:
+    """All whole records of a file, none if it does not exist."""
+    return [upgraded(record) for record in store.read(path)]
+
+
+def upgraded(record: Record) -> Record:
+    """A record of any known schema as one of the current schema; anything else as it is.
+
+    >>> upgraded({"table": "table1", "loss": "SH", "config": {}})["loss"]
+    'set_cross_entropy'
+    """
+    if not isinstance(record, dict) or "schema" in record or "table" not in record:
+        return record
+    record = {"schema": SCHEMA, "experiment": record["table"], **record}
+    del record["table"]
+    record["loss"] = _LOSSES.get(record.get("loss"), record.get("loss"))
+    if isinstance(record.get("config"), dict):
+        record["config"] = upgraded_config(record["config"])
+    return record
+
+
+def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The config of a record of schema 1 as one of schema 2."""
+    new = dict(config)
+    if "table" in new:
+        new = {"experiment": new.pop("table"), **new}
+    new["loss"] = _LOSSES.get(new.get("loss"), new.get("loss"))
+    if isinstance(new.get("trained"), dict) and "table" in new["trained"]:
+        trained = dict(new["trained"])
+        new["trained"] = {"experiment": trained.pop("table"), **trained}
+    if isinstance(new.get("schedule"), dict):
+        renamed = {_SCHEDULE.get(name, name): value for name, value in new["schedule"].items()}
+        new["schedule"] = _SCHEDULE_LATER | renamed
+    network = new.get("network")
+    if isinstance(network, dict) and network.get("kind") == "autoencoder":
+        new["network"] = {"start_at_prototypes": False} | network
+    return new

@@ -1,0 +1,60 @@
+"""Things that are found by name: losses, families, networks, tasks, worlds.
+
+A user's own entry is as good as ours: it is made in a file of theirs, by the same call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T]):
+    """A mapping from names to entries, in the order in which they were added.
+
+    An unknown name is a ``ValueError`` that lists the known ones.
+
+    >>> colours = Registry[int]("colour")
+    >>> colours.add("red", 0xFF0000)
+    >>> colours["green"]
+    Traceback (most recent call last):
+    ValueError: colour: unknown 'green'; known: red
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._entries: dict[str, T] = {}
+
+    def add(self, name: str, entry: T) -> None:
+        """Add an entry; a name that is taken is refused, unless by the same definition reloaded."""
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"{self._what}: expected a name, got {name!r}")
+        known = self._entries.get(name)
+        if known is not None and _origin(known) != _origin(entry):
+            raise ValueError(f"{self._what}: {name!r} is taken, by {_origin(known)}")
+        self._entries[name] = entry
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            known = ", ".join(self._entries) or "none"
+            raise ValueError(f"{self._what}: unknown {name!r}; known: {known}")
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _origin(entry: object) -> str:
+    """Where an entry is defined: a file that is run twice defines the same thing again."""
+    named = entry if hasattr(entry, "__qualname__") else type(entry)
+    inner = getattr(entry, "function", None)
+    named = inner if inner is not None and hasattr(inner, "__qualname__") else named
+    return f"{named.__module__}.{named.__qualname__}"  # type: ignore[union-attr]
