@@ -56,6 +56,8 @@ class Sheet:
     decimals: int = 2
     # On which examples learning curves are measured, if not on all.
     curves_of: str = ""
+    # The command that trains its runs.
+    command: str = ""
     reference: Reference | None = None
 
     def write(self, results: Path) -> None:
@@ -97,6 +99,7 @@ class Experiment:
     better: Better = "higher"
     decimals: int = 2
     curves_of: str = ""
+    command: str = ""
     reference: Reference | None = None
     # Losses are looked up now, so that a wrong name is told before anything is trained.
     styles: Mapping[str, LossStyle] = field(init=False)
@@ -120,6 +123,7 @@ class Experiment:
             better=self.better,
             decimals=self.decimals,
             curves_of=self.curves_of,
+            command=self.command,
             reference=self.reference,
         )
 
