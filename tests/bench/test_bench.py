@@ -18,13 +18,13 @@ import torch
 from PIL import Image
 
 import setwise as sw
+from pictures import differing_pixels
+from repository import ROOT
 from setwise import cli
 from setwise.bench import document, limits, losses, show, studies
 from setwise.bench.contenders import Contender, available, dense
 from setwise.environment import current_commit
-from test_documents import differing_pixels
 
-ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "kernels.md"
 PICTURE = ROOT / "docs" / "figures" / "kernels.png"

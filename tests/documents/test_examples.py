@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 import torch
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from repository import ROOT
+
+EXAMPLES = ROOT / "examples"
 
 
 def load(name: str) -> Any:

@@ -96,7 +96,9 @@ def test_a_python_that_is_too_old_clears_nothing(clone: Path) -> None:
     assert (clone / ".venv" / ".installed").exists()
 
 
-@pytest.mark.parametrize("failing", ["", "tests/kernels/test_triton.py", "--ignore=tests/kernels/test_triton.py"])
+@pytest.mark.parametrize(
+    "failing", ["", "tests/kernels/test_triton.py", "--ignore=tests/kernels/test_triton.py"]
+)
 def test_either_half_of_the_tests_may_fail(failing: str, clone: Path) -> None:
     """Both run to their end, and both are shown."""
     found = clone / ".venv" / "bin" / "python"

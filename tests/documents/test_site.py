@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import setwise as sw
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 # What a browser fetches by itself, unlike a link.
 _FETCHED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*?\bsrc=\"([^\"]*)\"|<link\b[^>]*>")
 _ADDRESS = re.compile(r"\bhref=\"([^\"]*)\"")

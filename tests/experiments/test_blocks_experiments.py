@@ -14,45 +14,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.data.blocksworld_objects import BoxGrid
 from setwise.experiments import checkpoint, measures, patches, reproduce, store
 from setwise.experiments.blocks import archive_of, object_sets, with_archive
-from setwise.experiments.config import Autoencoder, BlocksData, Config, Loss, Schedule
+from setwise.experiments.config import Autoencoder, BlocksData, Config
 from setwise.experiments.kept import kept_networks
 from setwise.experiments.measures import PictureError
 from setwise.experiments.patches import fit, patch_autoencoder, weights_sha256
-from setwise.experiments.recipes import RECIPES, table3, table4
+from setwise.experiments.recipes import RECIPES, table4
 from setwise.experiments.reconstruct import reconstruct
 from setwise.experiments.reconstructions import Reconstructions
 from setwise.experiments.task import build_network, load_task
 from setwise.experiments.train import Progress, StoppedError, Training, _evenly
 from setwise.features import Bernoulli, Categorical
 from setwise.models.prototypes import as_logits
-
-CPU = torch.device("cpu")
-DATA = BlocksData(
-    blocks=3,
-    states=24,
-    width=60,
-    height=40,
-    train=20,
-    patch_channels=1,
-    patch_epochs=2,
-    patch_batch=15,
-)
-COLOURS = torch.tensor([[200, 40, 40], [40, 200, 40], [40, 40, 200]], dtype=torch.uint8)
-
-
-def an_archive(seed: int = 0, states: int = 24) -> BlocksworldArchive:
-    """Three blocks of one colour each, two shades of it, at random places."""
-    bits = np.random.Generator(np.random.PCG64(seed))
-    shade = bits.integers(0, 2, (states, 3, 1, 1, 1))
-    colours = COLOURS.numpy()[None, :, None, None, :]
-    seen = np.broadcast_to(colours - 30 * shade, (states, 3, 32, 32, 3)).astype(np.uint8)
-    corner = bits.integers(0, 6, (states, 3, 2)) * 5
-    boxes = np.concatenate([corner, corner + 10], axis=-1).astype(np.uint16)
-    return BlocksworldArchive(seen, boxes, (40, 60), np.zeros((0, 2), dtype=np.int64))
+from tiny_blocks import CPU, DATA, an_archive, config, some_patches
 
 
 @pytest.fixture
@@ -62,26 +38,6 @@ def folder(tmp_path: Path) -> Path:
     path.parent.mkdir()
     an_archive().write(path)
     return tmp_path
-
-
-def config(
-    data: BlocksData, scenario: str = "4", loss: Loss = "SH", seed: int = 0, **schedule: Any
-) -> Config:
-    options = {"epochs": 2, "batch": 10, "learning_rate": 1e-2, "evaluations": 2}
-    shuffle_input, shuffle_target = table3.SCENARIOS[scenario]
-    return Config(
-        table="table3-tiny",
-        scenario=scenario,
-        loss=loss,
-        seed=seed,
-        shuffle_input=shuffle_input,
-        shuffle_target=shuffle_target,
-        data=data,
-        network=Autoencoder(
-            element_widths=(64, 64), widths=(64,), latent=32, decoder_width=64, dropout=0.0
-        ),
-        schedule=Schedule(**(options | schedule)),
-    )
 
 
 class TestArchive:
@@ -142,11 +98,6 @@ class TestArchive:
         settings.write_text(json.dumps(drawn | {"environment": {"world": {"stacks": 4}}}))
         with pytest.raises(ValueError, match="blocks None instead of 3; stacks 4 instead of 3"):
             with_archive(DATA, folder)
-
-
-def some_patches(count: int) -> Tensor:
-    shade = torch.rand(count, 3, 1, 1, generator=torch.Generator().manual_seed(0))
-    return shade.expand(count, 3, 32, 32)
 
 
 class TestPatches:

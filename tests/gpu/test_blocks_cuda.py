@@ -16,7 +16,7 @@ from setwise.experiments.evaluate import measured
 from setwise.experiments.patches import fit
 from setwise.experiments.train import Training
 from setwise.models import PatchAutoencoder
-from test_blocks_experiments import CPU, DATA, an_archive, config, some_patches
+from tiny_blocks import CPU, DATA, an_archive, config, some_patches
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

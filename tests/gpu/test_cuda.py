@@ -13,11 +13,11 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-import agreement
 import pytest
 import torch
 from torch import Tensor
 
+import agreement
 import setwise as sw
 from walks import set_processors, watch_walks
 

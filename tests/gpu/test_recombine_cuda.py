@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from recombination import CONFIG, CPU, DONORS, ROWS, TASK
 from setwise.experiments.ensemble import Batch
 from setwise.experiments.graph import Repeated
 from setwise.experiments.recombine import Recombination
-from test_recombine import CONFIG, CPU, DONORS, ROWS, TASK
 
 CUDA = torch.device("cuda")
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from oracle import SMALL, Blurred, Fickle, Forgetful, Oracle, distances
+from programs import program
 from setwise.models import GumbelSoftmax, SetAutoencoder
 from setwise.planning import (
     LatentPlanner,
@@ -24,37 +26,8 @@ from setwise.planning import (
     write_problems,
 )
 from setwise.planning.latent import decode_codes
-from test_planning_downward import program
-from test_planning_oracle import SMALL, Oracle, distances
 
 EIGHT = PuzzleDomain()
-
-
-class Forgetful(Oracle):
-    """Does not look at one bit of the scrambled rank: pairs of states share a code."""
-
-    def encode(self, sets: Tensor) -> Tensor:
-        codes = super().encode(sets)
-        codes[..., (self.order < self.rank_bits).nonzero()[0]] = False
-        return codes
-
-
-class Fickle(Oracle):
-    """Lets the first object have a say in a bit that the decoder does not look at."""
-
-    def encode(self, sets: Tensor) -> Tensor:
-        codes = super().encode(sets)
-        codes[..., (self.order >= self.rank_bits).nonzero()[0]] ^= sets[..., 0, :1].bool()
-        return codes
-
-
-class Blurred(Oracle):
-    """Decodes one object twice in every state whose code begins with a 1."""
-
-    def decode(self, codes: Tensor) -> Tensor:
-        outputs = super().decode(codes)
-        outputs[codes[..., 0], 1] = outputs[codes[..., 0], 0]
-        return outputs
 
 
 class TestHealth:

@@ -20,6 +20,7 @@ import pytest
 import torch
 from PIL import Image
 
+from programs import program
 from setwise import cli
 from setwise.cli.installed import install_command
 from setwise.experiments import checkpoint, store
@@ -29,7 +30,6 @@ from setwise.planning import PuzzleDomain, write_problems
 from setwise.planning.instances import Problem
 from setwise.planning.learned import choose_network, kept_networks, open_space
 from setwise.planning.recorded import write_plan
-from test_planning_downward import program
 
 Captured = pytest.CaptureFixture[str]
 PUZZLE = PuzzleDomain(2, 3)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from pictures import differing_pixels
+from repository import ROOT
 from setwise.experiments import store
 from setwise.planning import PuzzleDomain
-from test_documents import differing_pixels
 
-FIGURES = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "figures" / "plans.py"))
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "planning_encodings.py"
+FIGURES = runpy.run_path(str(ROOT / "docs" / "figures" / "plans.py"))
+SCRIPT = ROOT / "benchmarks" / "planning_encodings.py"
 NAMES = runpy.run_path(str(SCRIPT))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from oracle import SMALL, Blurred, Forgetful, Oracle
 from setwise.experiments import store
 from setwise.experiments.recipes import table1, table3, table5
 from setwise.planning import (
@@ -35,8 +36,6 @@ from setwise.planning.table5 import (
 )
 from setwise.report import tables
 from setwise.report.paper import TABLES
-from test_planning import Blurred, Forgetful
-from test_planning_oracle import SMALL, Oracle
 
 CONFIG = table1.quick("4", "SH", 3)
 WALKS = [Scenario("puzzle", steps, problems=4) for steps in (3, 7)]

@@ -13,8 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 import setwise as sw
+from oracle import SMALL, distances
 from setwise.planning import FaultKind, PuzzleDomain, Report, shortest_length, validate
-from test_planning_oracle import SMALL, distances
 
 EIGHT = PuzzleDomain()
 TINY = PuzzleDomain(2, 2)

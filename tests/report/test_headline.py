@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from repository import ROOT
 from setwise.report import headline
-from test_report import RESULTS, ROOT, make_records, write
+from test_report import RESULTS, make_records, write
 
 README = ROOT / "README.md"
 

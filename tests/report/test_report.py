@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pictures import differing_pixels
+from repository import ROOT
 from setwise import cli
 from setwise.experiments.config import LOSSES, config_from
 from setwise.experiments.recipes import RECIPES
 from setwise.report import document, figures, tables
 from setwise.report.labels import apart
 from setwise.report.paper import TABLES, heading, paper_table
-from test_documents import differing_pixels
 
-ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 PAGE = ROOT / "docs" / "results.md"
 COMMITTED = tables.read_tables(RESULTS)

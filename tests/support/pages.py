@@ -14,11 +14,12 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page
 
+from repository import ROOT
 from setwise.experiments.recipes import RECIPES
 from setwise.experiments.reconstructions import Reconstructions
 from setwise.planning.recorded import write_plan
 from setwise.report.page.report import report
-from test_report import ROOT, make_records, write
+from test_report import make_records, write
 
 BENCHMARKS = ROOT / "benchmarks" / "records"
 # Markup that would leave its traces if it came through as such, in text and in an attribute.
