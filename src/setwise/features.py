@@ -269,6 +269,13 @@ class Features:
         """Random target elements [*shape, F], on the generator's device, for trials and tests."""
         return torch.cat([block.random_targets(shape, generator) for block in self.blocks], -1)
 
+    def scored_as(self, scoring: Literal["categorical", "bernoulli"]) -> Features:
+        blocks = [
+            Categorical(b.width, scored_as=scoring) if isinstance(b, Categorical) else b
+            for b in self.blocks
+        ]
+        return Features(*blocks)
+
     def cost(self, logits: Tensor, target: Tensor) -> Tensor:
         """``H(x, y)`` of elements that are already paired: [*, F] twice -> [*]."""
         parts = zip(self.blocks, self.split(logits), self.split(target), strict=True)

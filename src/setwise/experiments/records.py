@@ -6,10 +6,12 @@ without a number are of schema 1: those of the first release.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from setwise.experiments import store
+from setwise.experiments.config import Config
 
 SCHEMA = 2
 
@@ -74,3 +76,27 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(network, dict) and network.get("kind") == "autoencoder":
         new["network"] = {"start_at_prototypes": False} | network
     return new
+
+
+def record_of(config: Config, metrics: dict[str, float], history: dict[str, list[float]]) -> Record:
+    """What a record says of a run itself; where it took place is added to it."""
+    return {
+        "schema": SCHEMA,
+        "run": config.identity,
+        "experiment": config.experiment,
+        "scenario": config.scenario,
+        "loss": config.loss,
+        "seed": config.seed,
+        "metrics": {name: _number(value) for name, value in metrics.items()},
+        "history": {
+            name: [_number(value, digits=5) for value in curve] for name, curve in history.items()
+        },
+        "config": config.as_dict(),
+    }
+
+
+def _number(value: float, digits: int | None = None) -> float | None:
+    """JSON knows no NaN and no infinity, which a diverged run has for a loss: None then."""
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 
 
-def generator_of(device: torch.device) -> torch.Generator:
+def default_generator(device: torch.device) -> torch.Generator:
     """The one that noise and dropout draw from; no other is touched."""
     if device.type != "cuda":
         return torch.default_generator
@@ -16,7 +16,7 @@ def generator_of(device: torch.device) -> torch.Generator:
 
 
 @contextmanager
-def settings(device: torch.device, precision: str) -> Iterator[None]:
+def training_context(device: torch.device, precision: str) -> Iterator[None]:
     """The current device and PyTorch's precision of float32 products.
 
     Likewise the caller's random numbers go on as if nothing had been drawn.

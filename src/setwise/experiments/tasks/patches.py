@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -15,39 +15,57 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from setwise.experiments import checkpoint
-from setwise.experiments.config import BlocksData
+from setwise.experiments.context import default_generator, training_context
 from setwise.experiments.randomness import random_order
-from setwise.experiments.settings import generator_of, settings
 from setwise.models import PatchAutoencoder
 
 # Over which share of the training the learning rate falls linearly to zero.
 COOLDOWN = 0.5
 
 
+@dataclass(frozen=True)
+class PatchTraining:
+    """How a patch autoencoder is trained, and on which patches."""
+
+    channels: int
+    epochs: int
+    batch: int
+    rate: float
+    seed: int
+    # Of the archive of pictures, and how many of its states are trained on.
+    sha256: str
+    train: int
+
+    def path(self, folder: Path) -> Path:
+        """Where the one so trained is kept: by a hash of all that decides it."""
+        settled = json.dumps(asdict(self), sort_keys=True).encode()
+        return folder / f"patches-{hashlib.sha256(settled).hexdigest()[:16]}.safetensors"
+
+
 def patch_autoencoder(
-    data: BlocksData, patches: Tensor, folder: Path, device: torch.device
+    training: PatchTraining, patches: Tensor, folder: Path, device: torch.device
 ) -> PatchAutoencoder:
     """The one that was trained on these patches before, if there is one; else train and keep it.
 
     It is on the CPU, in evaluation mode, and takes no gradients.
     """
-    path = _path(data, folder)
+    path = training.path(folder)
     if path.exists():
-        return _read(data, path)
-    model = fit(data, patches, device).cpu()
-    checkpoint.write(path, model.state_dict(), {"data": asdict(data)})
+        return _read(training, path)
+    model = fit(training, patches, device).cpu()
+    checkpoint.write(path, model.state_dict(), {"training": asdict(training)})
     return model.eval().requires_grad_(False)
 
 
-def require_autoencoder(data: BlocksData, folder: Path, sha256: str | None) -> None:
+def require_autoencoder(training: PatchTraining, folder: Path, sha256: str | None) -> None:
     """Refuse unless the one with this `weights_sha256` was kept: any other has other features."""
-    path = _path(data, folder)
+    path = training.path(folder)
     if not path.exists():
         raise ValueError(
             f"{path}: the patch autoencoder that the network learned with is not there; copy it "
             f"from where the network was trained, or train both anew"
         )
-    found = weights_sha256(_read(data, path))
+    found = weights_sha256(_read(training, path))
     if found != sha256:
         raise ValueError(
             f"{path}: not the patch autoencoder that the network learned with: the SHA-256 of its "
@@ -65,28 +83,28 @@ def weights_sha256(model: PatchAutoencoder) -> str:
     return found.hexdigest()
 
 
-def fit(data: BlocksData, patches: Tensor, device: torch.device) -> PatchAutoencoder:
+def fit(training: PatchTraining, patches: Tensor, device: torch.device) -> PatchAutoencoder:
     """Train on patches [B, 3, 32, 32] in [0, 1]; the same seed gives the same network.
 
     (On CUDA as far as PyTorch's kernels do.)
     """
-    if len(patches) < data.patch_batch:
+    if len(patches) < training.batch:
         raise ValueError(
-            f"patch_batch: {data.patch_batch} patches are more than the {len(patches)} there are"
+            f"patch_batch: {training.batch} patches are more than the {len(patches)} there are"
         )
-    with settings(device, "high"):
-        torch.default_generator.manual_seed(data.patch_seed)
-        model = PatchAutoencoder(data.patch_channels).to(device).train()
+    with training_context(device, "high"):
+        torch.default_generator.manual_seed(training.seed)
+        model = PatchAutoencoder(training.channels).to(device).train()
         patches = patches.to(device)
-        rate = torch.tensor(data.patch_rate, device=device)
+        rate = torch.tensor(training.rate, device=device)
         adam = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
-        seed = torch.tensor(data.patch_seed, device=device)
-        generator_of(device).manual_seed(data.patch_seed)  # of the noise
-        for epoch in range(data.patch_epochs):
-            left = 1 - epoch / data.patch_epochs
-            rate.fill_(data.patch_rate * min(1.0, left / COOLDOWN))
+        seed = torch.tensor(training.seed, device=device)
+        default_generator(device).manual_seed(training.seed)  # of the noise
+        for epoch in range(training.epochs):
+            left = 1 - epoch / training.epochs
+            rate.fill_(training.rate * min(1.0, left / COOLDOWN))
             order = random_order(len(patches), seed, torch.tensor(epoch, device=device))
-            for rows in order.split(data.patch_batch):
+            for rows in order.split(training.batch):
                 loss = F.binary_cross_entropy(model(patches[rows]), patches[rows])
                 adam.zero_grad()
                 loss.backward()
@@ -94,18 +112,7 @@ def fit(data: BlocksData, patches: Tensor, device: torch.device) -> PatchAutoenc
         return model
 
 
-def _read(data: BlocksData, path: Path) -> PatchAutoencoder:
-    model = PatchAutoencoder(data.patch_channels)
+def _read(training: PatchTraining, path: Path) -> PatchAutoencoder:
+    model = PatchAutoencoder(training.channels)
     model.load_state_dict(checkpoint.read(path)[0])
     return model.eval().requires_grad_(False)
-
-
-def _path(data: BlocksData, folder: Path) -> Path:
-    return folder / f"patches-{_identity(data)}.safetensors"
-
-
-def _identity(data: BlocksData) -> str:
-    """A short name of everything that decides the network."""
-    settled = {name: value for name, value in asdict(data).items() if name.startswith("patch_")}
-    settled |= {"sha256": data.sha256, "train": data.train}
-    return hashlib.sha256(json.dumps(settled, sort_keys=True).encode()).hexdigest()[:16]
