@@ -169,9 +169,10 @@ class Family(ABC):
     def differ(self, target: Tensor, answer: Tensor, tolerance: float) -> Tensor:
         """Which are not the same: [*, M, w] and [*, N, w] -> bool [*, M, N].
 
-        By default features may be ``tolerance`` apart; NaN differs from everything.
+        By default features may be ``tolerance`` apart; a NaN differs from everything.
         """
-        return ~(torch.cdist(target, answer, p=math.inf) <= tolerance)
+        apart = torch.cdist(target, answer, p=math.inf) > tolerance
+        return apart | answer.isnan().any(-1).unsqueeze(-2)  # the greatest distance ignores NaN
 
     def error(self, target: Tensor, answer: Tensor) -> Tensor:
         """The sum of their errors over all :attr:`questions`: [*, M, w], [*, N, w] -> [*, M, N]."""
