@@ -18,14 +18,17 @@ FEATURES = {
     "angles": sw.Features(sw.Angle(3, concentration=2.0)),
     "mixed": sw.Features(sw.Angle(2), sw.Categorical(4), sw.Poisson(1, weight=0.5), sw.Gaussian(2)),
 }
-LOSSES: dict[str, tuple[Callable[..., Tensor], dict[str, Any]]] = {
-    "set": (sw.set_cross_entropy, {"impl": "triton"}),
-    "set, cold": (sw.set_cross_entropy, {"impl": "triton", "temperature": 0.5}),
-    "average, both ways": (sw.set_average, {"impl": "triton", "directed": False}),
-    "hausdorff": (sw.hausdorff, {"impl": "triton"}),
-    "assignment": (sw.assignment_cross_entropy, {}),
-    "ordered": (sw.ordered_cross_entropy, {}),
-}
+# The losses and their options; those with kernels beside those that have none.
+PAIRWISE: list[tuple[Callable[..., Tensor], dict[str, Any]]] = [
+    (sw.set_cross_entropy, {}),
+    (sw.set_cross_entropy, {"temperature": 0.5}),
+    (sw.set_average, {"directed": False}),
+    (sw.hausdorff, {}),
+]
+OTHERS: list[tuple[Callable[..., Tensor], dict[str, Any]]] = [
+    (sw.assignment_cross_entropy, {}),
+    (sw.ordered_cross_entropy, {}),
+]
 each = pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
 
 
@@ -37,29 +40,23 @@ def draw(features: sw.Features) -> tuple[Tensor, Tensor]:
 
 
 @each
-@pytest.mark.parametrize(("loss", "options"), LOSSES.values(), ids=LOSSES)
-def test_losses(
-    features: sw.Features, loss: Callable[..., Tensor], options: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("kernels", [True, False])
+def test_losses(features: sw.Features, kernels: bool) -> None:
     z, x = draw(features)
     valid = torch.arange(40) < torch.tensor([[40], [17], [1]])
-    found = []
-    for device, kind in (("cuda", torch.float32), ("cpu", torch.float64)):
-        leaf, mask = z.to(device, kind).requires_grad_(), valid.to(device)
-        engine = {**options, **({"impl": "reference"} if "impl" in options else {})}
-        value = loss(
-            leaf,
-            x.to(device, kind),
-            features,
-            input_valid=mask,
-            target_valid=mask,
-            reduction="none",
-            **(options if device == "cuda" else engine),
-        )
-        (gradient,) = torch.autograd.grad(value.sum(), leaf)
-        found.append((value.detach().double().cpu(), gradient.double().cpu()))
-    for ours, exact in zip(*found, strict=True):
-        torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-4)
+    places = (("cuda", torch.float32, "triton"), ("cpu", torch.float64, "reference"))
+    for loss, options in PAIRWISE if kernels else OTHERS:
+        found = []
+        for device, kind, impl in places:
+            leaf, mask = z.to(device, kind).requires_grad_(), valid.to(device)
+            masks = {"input_valid": mask, "target_valid": mask}
+            engine = {"impl": impl} if kernels else {}
+            target = x.to(device, kind)
+            value = loss(leaf, target, features, reduction="none", **masks, **options, **engine)
+            (gradient,) = torch.autograd.grad(value.sum(), leaf)
+            found.append((value.detach().double().cpu(), gradient.double().cpu()))
+        for ours, exact in zip(*found, strict=True):
+            torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-4)
 
 
 @each
