@@ -34,11 +34,11 @@ class Family(ABC):
 
     To write one, derive from this class and define
 
-    * :meth:`natural`, which is ``eta`` and ``A``; also :meth:`statistic` where ``T(x)`` is not
+    - :meth:`natural`, which is ``eta`` and ``A``; also :meth:`statistic` where ``T(x)`` is not
       ``x`` itself, and :meth:`base` where ``h`` is not zero;
-    * :meth:`mean`, what outputs stand for, and its inverse :meth:`from_mean`;
-    * :meth:`random_targets`, for trials and tests;
-    * ``target_range`` and ``target_rule``, unless targets may be any finite numbers.
+    - :meth:`mean`, what outputs stand for, and its inverse :meth:`from_mean`;
+    - :meth:`random_targets`, for trials and tests;
+    - ``target_range`` and ``target_rule``, unless targets may be any finite numbers.
 
     Everything else has a default that suits real features and is there to be replaced: features
     that are discrete define :meth:`discretise`, :meth:`differ` and :meth:`error`. Zero must be an
@@ -49,27 +49,28 @@ class Family(ABC):
         width: how many features.
         weight: multiplies their cost.
 
-    Example: waiting times, which are exponentially distributed; an output is the log of their mean.
+    Waiting times, for instance, that are exponentially distributed; an output is the log of their
+    mean.
 
-        >>> class Exponential(Family):
-        ...     target_range = (0.0, math.inf)
-        ...     target_rule = "must be waiting times, 0 or more"
-        ...
-        ...     def natural(self, logits):
-        ...         return -torch.exp(-logits), logits.sum(-1)
-        ...
-        ...     def mean(self, logits):
-        ...         return logits.exp()
-        ...
-        ...     def from_mean(self, mean):
-        ...         return mean.clamp(min=1e-6).log()
-        ...
-        ...     def random_targets(self, shape, generator=None):
-        ...         return torch.empty(*shape, self.width).exponential_(generator=generator)
-        >>> import setwise as sw
-        >>> outputs, waits = torch.zeros(1, 4, 2), torch.tensor([[[0.5, 2.0], [1.0, 0.0]]])
-        >>> sw.set_average(outputs, waits, sw.Features(Exponential(2)))  # of 0.5 + 2 and of 1 + 0
-        tensor(1.7500)
+    >>> class Exponential(Family):
+    ...     target_range = (0.0, math.inf)
+    ...     target_rule = "must be waiting times, 0 or more"
+    ...
+    ...     def natural(self, logits):
+    ...         return -torch.exp(-logits), logits.sum(-1)
+    ...
+    ...     def mean(self, logits):
+    ...         return logits.exp()
+    ...
+    ...     def from_mean(self, mean):
+    ...         return mean.clamp(min=1e-6).log()
+    ...
+    ...     def random_targets(self, shape, generator=None):
+    ...         return torch.empty(*shape, self.width).exponential_(generator=generator)
+    >>> import setwise as sw
+    >>> outputs, waits = torch.zeros(1, 4, 2), torch.tensor([[[0.5, 2.0], [1.0, 0.0]]])
+    >>> sw.set_average(outputs, waits, sw.Features(Exponential(2)))  # of 0.5 + 2 and of 1 + 0
+    tensor(1.7500)
     """
 
     width: int = 1
@@ -175,7 +176,7 @@ class Family(ABC):
         return apart | answer.isnan().any(-1).unsqueeze(-2)  # the greatest distance ignores NaN
 
     def error(self, target: Tensor, answer: Tensor) -> Tensor:
-        """The sum of their errors over all :attr:`questions`: [*, M, w], [*, N, w] -> [*, M, N]."""
+        """The sum of their errors over all `questions`: [*, M, w], [*, N, w] -> [*, M, N]."""
         return torch.cdist(target, answer, p=1.0)
 
     @property
