@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from setwise.experiments import store
-from setwise.planning import PuzzleDomain
+from setwise.worlds import PuzzleWorld
 from test_documents import differing_pixels
 
 FIGURES = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "figures" / "plans.py"))
@@ -27,7 +27,7 @@ def test_the_page_shows_the_record() -> None:
 
 
 def test_the_benchmark_on_a_small_puzzle() -> None:
-    record = NAMES["measure"](PuzzleDomain(3, 2))
+    record = NAMES["measure"](PuzzleWorld(3, 2))
     assert [row["encoding"] for row in record["rows"]] == ["index", "bits", "full"]
     assert {row["outcome"] for row in record["rows"]} == {"solved"}
     assert len({row["cost"] for row in record["rows"]}) == 1

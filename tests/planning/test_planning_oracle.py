@@ -11,9 +11,9 @@ from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
 import setwise as sw
-from setwise.planning import PuzzleDomain
+from setwise.worlds import PuzzleWorld
 
-SMALL = PuzzleDomain(3, 2)
+SMALL = PuzzleWorld(3, 2)
 _ODD = 0x9E3779B1  # multiplying by an odd number modulo a power of two can be undone
 
 
@@ -24,7 +24,7 @@ class Oracle:
     some of these. The decoder answers in an order of its own.
     """
 
-    def __init__(self, puzzle: PuzzleDomain, bits: int) -> None:
+    def __init__(self, puzzle: PuzzleWorld, bits: int) -> None:
         self.puzzle, self.bits = puzzle, bits
         self.rank_bits = (puzzle.number_of_states - 1).bit_length()
         self.modulus = 2**self.rank_bits
@@ -52,7 +52,7 @@ class Oracle:
 
 
 @cache
-def distances(puzzle: PuzzleDomain) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def distances(puzzle: PuzzleWorld) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """From the goal to every state, by SciPy; infinite where there is no way."""
     before, after = puzzle.transitions().numpy().T
     size = puzzle.number_of_states
@@ -64,7 +64,7 @@ def distances(puzzle: PuzzleDomain) -> np.ndarray[tuple[int, ...], np.dtype[np.f
 
 
 def test_the_oracle_is_exact() -> None:
-    for puzzle, bits in ((SMALL, 16), (SMALL, 40), (PuzzleDomain(3, 3), 100)):
+    for puzzle, bits in ((SMALL, 16), (SMALL, 40), (PuzzleWorld(3, 3), 100)):
         oracle = Oracle(puzzle, bits)
         configurations = puzzle.sample(500, seed=0)
         shuffled = sw.shuffle_sets(puzzle.objects(configurations))

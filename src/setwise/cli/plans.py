@@ -19,7 +19,7 @@ from setwise.report import tables
 
 if TYPE_CHECKING:
     from setwise.experiments.train import Progress, Training
-    from setwise.planning import Result
+    from setwise.planning import PlanningResult
     from setwise.planning.table5 import Scenario
 
 TABLE = "table5"
@@ -32,11 +32,17 @@ def run(options: argparse.Namespace, device: str) -> int:
     """The exit code is 0 once everything is recorded, whatever became of the problems."""
     from setwise.planning import find_executable
     from setwise.planning.learned import open_space
-    from setwise.planning.table5 import Settings, described, finished, plan_network, unsolved
+    from setwise.planning.table5 import (
+        PlanningSettings,
+        described,
+        finished,
+        plan_network,
+        unsolved,
+    )
 
     _refuse(options)
     table = TABLE if options.preset == "paper" else f"{TABLE}-{options.preset}"
-    scenarios, settings = _scenarios(options), Settings()
+    scenarios, settings = _scenarios(options), PlanningSettings()
     try:
         find_executable()
         found = tables.read_tables(options.results)
@@ -134,7 +140,7 @@ def _networks(
         return _trained(options, every, device, done, require_alike)
     seeds = options.seeds or range(table5.SEEDS)
     found: list[tuple[Path, Config]] = []
-    if any(scenario.domain == "puzzle" for scenario in scenarios):
+    if any(scenario.world == "puzzle" for scenario in scenarios):
         every = [table1.paper("4", loss, seed) for loss in losses for seed in seeds]
         wanted = _left(every, done)
         require_alike(wanted)
@@ -149,7 +155,7 @@ def _networks(
             )
         for which, command in told:
             print(f"left out, not kept: {which}; train with {command}", file=sys.stderr)
-    if any(scenario.domain == "blocks" for scenario in scenarios):
+    if any(scenario.world == "blocksworld" for scenario in scenarios):
         every = [table5.blocks(loss, seed) for loss in losses for seed in seeds]
         found += _trained(options, every, device, done, require_alike)
     return found
@@ -166,10 +172,10 @@ def _left(configs: Sequence[Config], done: Collection[Config]) -> list[Config]:
 
 def _kept(runs: Path, configs: Sequence[Config]) -> dict[Config, Path]:
     """Where the networks of these configs lie, for those that are kept."""
-    from setwise.planning.learned import kept_networks
+    from setwise.planning.learned import plannable_networks
 
     folders = [runs / table for table in sorted({config.table for config in configs})]
-    return {config: path for path, config in kept_networks(folders) if config in configs}
+    return {config: path for path, config in plannable_networks(folders) if config in configs}
 
 
 def _how_to_train(options: argparse.Namespace, missing: Sequence[Config]) -> list[tuple[str, str]]:
@@ -248,7 +254,7 @@ def _trained(
     return [(kept[config], config) for config in configs]
 
 
-def _say(named: str, scenario: Scenario, number: int, result: Result) -> None:
+def _say(named: str, scenario: Scenario, number: int, result: PlanningResult) -> None:
     from setwise.planning.failures import failure_of
 
     failure = failure_of(result)
