@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "setwise"
 # Each room and the rooms it may import from, besides itself.
 BELOW: dict[str, set[str]] = {
     "files": set(),
+    "registry": set(),
     "values": set(),
     "features": {"values"},
     "kernels": set(),
@@ -22,18 +23,19 @@ BELOW: dict[str, set[str]] = {
     "metrics": {"features", "kernels", "arguments"},
     "data": {"features", "files"},
     "models": {"features", "arguments", "values"},
+    "worlds": {"data", "features", "registry"},
     "environment": {"the public names"},
     "experiments": {
         *("the public names", "environment", "features", "files", "metrics", "models", "data"),
     },
     "render": {"data"},
-    "planning": {"data", "environment", "experiments", "features", "files", "models"},
+    "planning": {"data", "environment", "experiments", "files", "models", "worlds"},
     "bench": {"the public names", "arguments", "environment", "kernels"},
     "report": {"experiments", "files"},
-    "demo": {"environment", "experiments", "files", "planning", "report"},
+    "demo": {"environment", "experiments", "files", "planning", "report", "worlds"},
     "cli": {
         *("the public names", "bench", "data", "demo", "environment", "experiments", "files"),
-        *("planning", "render", "report"),
+        *("planning", "render", "report", "worlds"),
     },
 }
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
@@ -45,7 +47,7 @@ OPTIONAL = {
     Path("cli/demo_watch.py"): {"rich"},
     Path("cli/doctor.py"): {"rich"},
     Path("cli/pictures.py"): {"rich"},
-    Path("cli/plan.py"): {"PIL", "sklearn"},
+    Path("cli/plan.py"): {"PIL"},
     Path("cli/plans.py"): {"rich"},
     Path("cli/reproduce.py"): {"rich"},
     Path("cli/tables.py"): {"rich"},
@@ -60,8 +62,6 @@ OPTIONAL = {
     Path("metrics/classes.py"): {"torchmetrics"},
     Path("planning/pictures.py"): {"PIL"},
     Path("planning/recorded.py"): {"PIL"},
-    Path("planning/show.py"): {"PIL"},
-    Path("planning/tiles.py"): {"PIL", "sklearn"},
     Path("render/blender.py"): {"PIL"},
     # Run by Blender's own Python.
     Path("render/blender_script.py"): {"bpy", "mathutils"},
@@ -70,6 +70,8 @@ OPTIONAL = {
     Path("render/patches.py"): {"PIL"},
     Path("report/figures.py"): {"matplotlib", "PIL"},
     Path("report/pictures.py"): {"matplotlib", "PIL"},
+    Path("worlds/photographs.py"): {"PIL"},
+    Path("worlds/tiles.py"): {"PIL", "sklearn"},
     **{path.relative_to(SOURCE): {"triton"} for path in (SOURCE / "kernels/triton").glob("*.py")},
 }
 

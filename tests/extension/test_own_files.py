@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from setwise import cli
+from setwise.cli.user_file import run_file
 from setwise.experiments import records, run
 from setwise.experiments.saved_networks import load_network
 
@@ -89,9 +90,7 @@ def test_a_network_is_trained(tmp_path: Path) -> None:
 
 
 def test_from_python(tmp_path: Path) -> None:
-    from setwise.cli.extensions import load_file
-
-    module = load_file("FILE", HERE / "own_experiment.py")
+    module = run_file("FILE", HERE / "own_experiment.py")
     found = run.run(
         module.EXPERIMENT,
         "cpu",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from setwise.cli import training
 from setwise.cli.errors import CommandError
-from setwise.cli.extensions import load_file
+from setwise.cli.user_file import run_file
 
 if TYPE_CHECKING:
     from setwise.experiments.experiment import Experiment
@@ -43,7 +43,7 @@ def _run(options: argparse.Namespace) -> int:
 def _experiment(file: Path, wanted: str | None) -> Experiment:
     from setwise.experiments.experiment import Experiment
 
-    defined = vars(load_file("FILE.py", file)).values()
+    defined = vars(run_file("FILE.py", file)).values()
     found = {value.name: value for value in defined if isinstance(value, Experiment)}
     if not found:
         raise CommandError(

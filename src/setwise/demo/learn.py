@@ -34,7 +34,7 @@ class Learned:
     @property
     def states(self) -> int:
         """How many there are, all of them trained on."""
-        return len(self.spaces[SH].domain.configurations())
+        return len(self.spaces[SH].world.states())
 
     def right(self, loss: str) -> int:
         """How many states are put out again, with nothing missing and nothing else."""

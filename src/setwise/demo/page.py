@@ -19,9 +19,7 @@ from setwise.demo.solve import Solved
 from setwise.experiments.config import Loss
 from setwise.experiments.recipes.demo import LOSSES
 from setwise.files import write_text
-from setwise.planning.pictures import Pictures
 from setwise.planning.show import captions_of
-from setwise.planning.tiles import draw_states
 from setwise.report.page.pieces import (
     Html,
     Points,
@@ -38,6 +36,7 @@ from setwise.report.page.pieces import (
 )
 from setwise.report.page.provenance import provenance, source_of
 from setwise.report.paper import LOSS_NAMES
+from setwise.worlds.drawing import Pictures
 
 TITLE = "A network that learned sets, and a planner that uses it"
 INTRODUCTION = (
@@ -163,7 +162,7 @@ def _plan(solved: Solved) -> Html:
         failed = f"There is no plan. {result.outcome}: {result.reason}."
         return joined([*parts, paragraph(failed)])
     captions, _ = captions_of(puzzle, result.report)
-    pictures = [_png(picture, enlarged=2) for picture in draw_states(puzzle, result.objects)]
+    pictures = [_png(picture, enlarged=2) for picture in puzzle.draw(result.objects)]
     name = f"The plan, {result.report.length} steps"
     checked = "Checked by the rules of the puzzle alone, which know of no network: "
     verdict, *faults = str(result).splitlines()
@@ -196,7 +195,7 @@ def _outputs(learned: Learned, loss: Loss, sets: Tensor) -> Tensor:
 
 def _drawn(solved: Solved, objects: Tensor) -> bytes:
     """One set of objects [C, F]."""
-    return _png(draw_states(solved.puzzle, objects[None])[0])
+    return _png(solved.puzzle.draw(objects[None])[0])
 
 
 def _png(picture: Pictures, enlarged: int = 1) -> bytes:

@@ -30,6 +30,7 @@ _SCHEDULE = {
     "softness": "loss_temperature",
     "softness_until": "loss_temperature_until",
 }
+_WORLDS = {"blocks": "blocksworld"}
 # Fields that came after the first records, which were written as if they had these values.
 _SCHEDULE_LATER = {
     "loss_temperature": 1.0,
@@ -69,6 +70,11 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(new.get("trained"), dict) and "table" in new["trained"]:
         trained = dict(new["trained"])
         new["trained"] = {"experiment": trained.pop("table"), **trained}
+    planning = new.get("planning")
+    if isinstance(planning, dict) and "domain" in planning:
+        planning = dict(planning)
+        domain = planning.pop("domain")
+        new["planning"] = {"world": _WORLDS.get(domain, domain), **planning}
     if isinstance(new.get("schedule"), dict):
         renamed = {_SCHEDULE.get(name, name): value for name, value in new["schedule"].items()}
         new["schedule"] = _SCHEDULE_LATER | renamed

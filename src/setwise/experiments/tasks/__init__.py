@@ -4,6 +4,7 @@ from setwise.experiments.tasks.blocks import BlocksData
 from setwise.experiments.tasks.puzzle import PuzzleData
 from setwise.experiments.tasks.rules import FactsData, RulesData
 from setwise.experiments.tasks.task import DATA, TASKS, DataConfig, Task
+from setwise.experiments.tasks.world import WorldData
 
 __all__ = [
     "DATA",
@@ -14,4 +15,5 @@ __all__ = [
     "PuzzleData",
     "RulesData",
     "Task",
+    "WorldData",
 ]

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 import torch
 
+from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_archive import BlocksworldArchive, archive_name, folder_name
 from setwise.data.blocksworld_objects import BoxGrid
 from setwise.experiments.tasks.patches import (
@@ -23,6 +24,7 @@ from setwise.experiments.tasks.picture_error import PictureError
 from setwise.experiments.tasks.rules import fingerprint
 from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Scoring, Task, require_split
 from setwise.features import Bernoulli, Features
+from setwise.worlds import PicturedBlocksworld, World
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,21 @@ class BlocksData(DataConfig):
         features = Features(Bernoulli(model.features), *grid.features(self.scored_as))
         sets = torch.cat([looks, boxes], dim=-1)
         return Task(sets, sets, self.train, features, measure=PictureError(model, grid))
+
+    @property
+    def world_kind(self) -> str | None:
+        return PicturedBlocksworld.kind
+
+    def world(self, task: Task, folder: Path = DATA) -> World:
+        assert isinstance(task.measure, PictureError)
+        return PicturedBlocksworld.of_archive(
+            self.archive(folder),
+            Blocksworld(self.blocks, self.stacks),
+            task.targets,
+            task.features,
+            seed=self.seed,
+            paste=task.measure.pictures,
+        )
 
     def require_learned(self, folder: Path, learned: str | None) -> None:
         require_autoencoder(self.patch_training, self.archive(folder).parent, learned)

@@ -14,6 +14,7 @@ from setwise.data import SlidingPuzzle, drop_elements
 from setwise.data.sets import pad_sets
 from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Scoring, Task, require_split
 from setwise.features import Bernoulli, Features
+from setwise.worlds import PuzzleWorld, World
 
 Dummies = Literal["cells", "counted"]
 
@@ -50,6 +51,18 @@ class PuzzleData(DataConfig):
             sets = self._with_dummies(puzzle, drop_elements(sets, self.seed))
             features = Features(*features.blocks, Bernoulli(1))
         return Task.from_sets(sets, self.train, features.scored_as(self.scored_as))
+
+    @property
+    def world_kind(self) -> str | None:
+        return None if self.variable else PuzzleWorld.kind
+
+    def world(self, task: Task, folder: Path = DATA) -> World:
+        if self.variable:
+            raise ValueError(
+                "was trained on states with missing objects, which have no actions; take a network "
+                "of table1"
+            )
+        return PuzzleWorld(self.width, self.height)
 
     def _with_dummies(self, puzzle: SlidingPuzzle, sets: Sequence[Tensor]) -> Tensor:
         if self.dummies == "cells":

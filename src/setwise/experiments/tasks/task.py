@@ -18,6 +18,7 @@ from setwise.experiments.measures import Measure, SetSuccess
 from setwise.features import Features
 from setwise.models import find_prototypes
 from setwise.registry import Registry
+from setwise.worlds import World
 
 # The folder of data sets that are files, unless told otherwise.
 DATA = Path("runs")
@@ -96,6 +97,15 @@ class DataConfig(ABC):
         Data that are files lie in the folder; what must be learned about them is learned on the
         device.
         """
+
+    @property
+    def world_kind(self) -> str | None:
+        """The kind of world whose states these are, told without loading; None if of none."""
+        return None
+
+    def world(self, task: Task, folder: Path = DATA) -> World:
+        """The world whose states these are, to plan in; ``task`` is what `load` gave."""
+        raise ValueError(f"was trained on {self.kind} data, which have no actions")
 
     def require_learned(self, folder: Path, learned: str | None) -> None:
         """Refuse to load unless what was learned of the data is what a network learned with.

@@ -20,8 +20,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from setwise.data import SlidingPuzzle
-from setwise.planning.pictures import Pictures
+from setwise.data.puzzle import SlidingPuzzle
+from setwise.worlds.drawing import Pictures
 
 CELL = 72  # pixels along each side
 _EDGE = 3
@@ -42,7 +42,7 @@ def draw_states(puzzle: SlidingPuzzle, objects: Tensor) -> Pictures:
     return np.stack([_draw(puzzle, s, m) for s, m in zip(states, moved, strict=True)])
 
 
-def draw_moves(puzzle: SlidingPuzzle, before: Tensor, after: Tensor) -> Pictures:
+def draw_move(puzzle: SlidingPuzzle, before: Tensor, after: Tensor) -> Pictures:
     """The tiles on their way from one state, objects [C, F], to another: [k, H, W, 3].
 
     Nothing is on its way, k = 0, if some tile is missing or twice in one of them.

@@ -1,4 +1,4 @@
-"""The sliding puzzle as a domain of planning.
+"""The sliding puzzle as a world to plan in.
 
 Legend: B sets, C cells, tiles and objects, F features, U = C * C distinct objects: every tile on
 every cell, tile by tile; ``*`` any leading dimensions.
@@ -7,25 +7,37 @@ every cell, tile by tile; ``*`` any leading dimensions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
-from setwise.data import SlidingPuzzle
+from setwise.data.puzzle import SlidingPuzzle
+from setwise.worlds.drawing import Pictures
+from setwise.worlds.world import World
 
 
 @dataclass(frozen=True)
-class PuzzleDomain(SlidingPuzzle):
-    """A `SlidingPuzzle` whose plans can be judged and explained.
+class PuzzleWorld(SlidingPuzzle, World):
+    """A `SlidingPuzzle` to plan in. Its problems lead to the goal.
 
-    >>> PuzzleDomain(3, 2).name
+    >>> PuzzleWorld(3, 2).name
     'puzzle-3x2'
     """
+
+    kind: ClassVar[str] = "puzzle"
 
     @property
     def name(self) -> str:
         return f"puzzle-{self.width}x{self.height}"
+
+    def index(self, configurations: Tensor) -> Tensor:
+        """The rank; also where there are too many states to list them."""
+        return self.rank(configurations)
+
+    def start(self) -> Tensor:
+        return self.goal()
 
     def elements(self) -> Tensor:
         """Every tile on every cell, [U, F]."""
@@ -41,13 +53,6 @@ class PuzzleDomain(SlidingPuzzle):
         where = configurations * self.cells + torch.arange(self.cells, device=configurations.device)
         counts = torch.zeros(*configurations.shape[:-1], self.cells**2, device=where.device)
         return counts.scatter_(-1, where, 1.0)
-
-    def read(self, outputs: Tensor) -> Tensor:
-        """The likeliest tile, x and y of each output: [*, C, F] -> objects of the same shape.
-
-        Zeros, which are no object, where an output is not all finite numbers.
-        """
-        return self.features.discretise(outputs).where(outputs.isfinite().all(-1, keepdim=True), 0)
 
     def recovers(self, outputs: Tensor, configurations: Tensor) -> Tensor:
         """Whether outputs [B, C, F] are the objects of configurations [B, C], in any order."""
@@ -65,6 +70,7 @@ class PuzzleDomain(SlidingPuzzle):
         """
         legal = self.elements().reshape(self.cells, self.cells, -1)
         places = (legal[:, 0, : self.tiles], legal[0, :, self.tiles :])
+        objects = objects.nan_to_num(0, 0, 0)
         given = (objects[:, : self.tiles], objects[:, self.tiles :])
         # Two one-hot vectors that differ are 2 apart.
         costs = [
@@ -82,7 +88,7 @@ class PuzzleDomain(SlidingPuzzle):
     def describe(self, configuration: Tensor) -> str:
         """The tiles row by row, a dot for the blank.
 
-        >>> PuzzleDomain(3, 2).describe(torch.tensor([3, 1, 2, 0, 4, 5]))
+        >>> PuzzleWorld(3, 2).describe(torch.tensor([3, 1, 2, 0, 4, 5]))
         '3 1 2 / . 4 5'
         """
         names = ["." if tile == 0 else str(tile) for tile in configuration.tolist()]
@@ -92,7 +98,7 @@ class PuzzleDomain(SlidingPuzzle):
     def action(self, before: Tensor, after: Tensor) -> str:
         """The tile that takes the place of the blank, and where it goes.
 
-        >>> PuzzleDomain(2, 2).action(torch.tensor([0, 1, 2, 3]), torch.tensor([2, 1, 0, 3]))
+        >>> PuzzleWorld(2, 2).action(torch.tensor([0, 1, 2, 3]), torch.tensor([2, 1, 0, 3]))
         'tile 2 goes up'
         """
         to, start = int(before.argmin()), int(after.argmin())
@@ -109,6 +115,18 @@ class PuzzleDomain(SlidingPuzzle):
         ]
         went = ", ".join(moves) if moves else "nothing moved"
         return f"{went}; an action swaps the blank with a tile next to it and moves no other"
+
+    def draw(self, objects: Tensor) -> Pictures:
+        """Tiles with handwritten digits, as they were decoded."""
+        from setwise.worlds.tiles import draw_states
+
+        return draw_states(self, objects)
+
+    def draw_move(self, before: Tensor, after: Tensor) -> Pictures:
+        """The tiles on their way."""
+        from setwise.worlds.tiles import draw_move
+
+        return draw_move(self, before, after)
 
     def _at(self, cell: int) -> str:
         return f"(x={cell % self.width}, y={cell // self.width})"
