@@ -15,7 +15,7 @@ from torch import Tensor
 from setwise.arguments import check_call
 from setwise.features import Categorical, Family, Features, Gaussian
 from setwise.kernels import reference
-from setwise.kernels.precision import full_precision
+from setwise.kernels.autocast import no_autocast
 
 
 @dataclass(frozen=True)
@@ -103,5 +103,5 @@ def _binary_distance(x: Tensor, y: Tensor) -> Tensor:
 
     A biased dot product as well, ``x . (1 - 2y) + sum y``, and exact where x is 0 or 1 too.
     """
-    with full_precision(x):
+    with no_autocast(x):
         return reference.scores(x, 1 - 2 * y, y.sum(-1))
