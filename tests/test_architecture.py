@@ -14,11 +14,12 @@ SOURCE = Path(__file__).parent.parent / "src" / "setwise"
 # Each room and the rooms it may import from, besides itself.
 BELOW: dict[str, set[str]] = {
     "files": set(),
+    "registry": set(),
     "values": set(),
     "features": {"values"},
     "kernels": set(),
     "arguments": {"features", "values"},
-    "losses": {"features", "kernels", "arguments", "values"},
+    "losses": {"features", "kernels", "arguments", "registry", "values"},
     "metrics": {"features", "kernels", "arguments"},
     "data": {"features", "files"},
     "models": {"features", "arguments", "values"},

@@ -1,8 +1,7 @@
-"""The losses inside PyTorch's machinery: compile, transforms, autocast, modules, checks."""
+"""The losses inside PyTorch's machinery: compile, transforms, autocast, checks."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -111,46 +110,6 @@ def test_hessian_of_the_chunked_engine() -> None:
         for impl in ("reference", "chunked")
     ]
     torch.testing.assert_close(hessians[1], hessians[0])
-
-
-MODULES = {
-    sw.OrderedCrossEntropyLoss: sw.ordered_cross_entropy,
-    sw.SetCrossEntropyLoss: sw.set_cross_entropy,
-    sw.SetAverageLoss: sw.set_average,
-    sw.HausdorffLoss: sw.hausdorff,
-    sw.AssignmentCrossEntropyLoss: sw.assignment_cross_entropy,
-}
-CALL_ARGUMENTS = {"input", "target", "input_valid", "target_valid", "weight"}
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_modules_mirror_their_functions(module: Any) -> None:
-    """The same options with the same defaults, and the rest in forward."""
-    parameters = inspect.signature(MODULES[module]).parameters
-    options = {name: p.default for name, p in parameters.items() if name not in CALL_ARGUMENTS}
-    constructor = inspect.signature(module).parameters
-    assert {name: p.default for name, p in constructor.items()} == options
-    forward = inspect.signature(module.forward).parameters
-    assert set(forward) - {"self"} == CALL_ARGUMENTS
-    z, x, lengths = _arguments()
-    expected = MODULES[module](z, x, FEATURES, target_valid=lengths)
-    assert module(FEATURES)(z, x, target_valid=lengths) == expected
-
-
-@pytest.mark.parametrize(
-    ("module", "option"),
-    [
-        (sw.SetCrossEntropyLoss, {"temperature": 0.5}),
-        (sw.SetAverageLoss, {"directed": False}),
-        (sw.HausdorffLoss, {"directed": False}),
-        (sw.SetCrossEntropyLoss, {"reduction": "sum"}),
-        (sw.SetCrossEntropyLoss, {"impl": "chunked"}),
-    ],
-)
-def test_modules_forward_their_options(module: Any, option: dict[str, Any]) -> None:
-    z, x, _ = _arguments()
-    assert module(FEATURES, **option)(z, x) == MODULES[module](z, x, FEATURES, **option)
-    assert f"{next(iter(option))}={next(iter(option.values()))!r}" in repr(module(**option))
 
 
 class _Unreadable(Tensor):
