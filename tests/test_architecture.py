@@ -19,7 +19,7 @@ BELOW: dict[str, set[str]] = {
     "features": {"values"},
     "kernels": set(),
     "arguments": {"features", "values"},
-    "losses": {"features", "kernels", "arguments", "values"},
+    "losses": {"features", "kernels", "arguments", "registry", "values"},
     "metrics": {"features", "kernels", "arguments"},
     "data": {"features", "files"},
     "models": {"features", "arguments", "values"},

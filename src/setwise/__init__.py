@@ -1,6 +1,6 @@
 """setwise: losses, metrics and tools for neural networks whose output is a set."""
 
-from setwise import metrics
+from setwise import losses, metrics
 from setwise.data.sets import mask_sets, pad_sets, shuffle_sets, unpad_sets
 from setwise.features import (
     Angle,
@@ -39,6 +39,7 @@ __all__ = [
     "SetCrossEntropyLoss",
     "assignment_cross_entropy",
     "hausdorff",
+    "losses",
     "mask_sets",
     "metrics",
     "ordered_cross_entropy",

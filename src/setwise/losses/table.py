@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -51,23 +53,60 @@ def register_loss(
 ) -> Loss:
     """Make a loss known by the name of its function, to be trained, tabled and drawn.
 
+    Args:
+        function: takes ``(input, target, features, *, reduction, **options)``, as
+            :func:`setwise.set_cross_entropy` does, and has a name of its own.
+        symbol: a few characters, for the heads of columns; by default the name. No two losses have
+            the same.
+        label: a few words; by default the name.
+        colour: of its curves, ``#rrggbb``.
+        options: keyword arguments of the function that a training may set.
+
     >>> import setwise as sw
     >>> def twice(*args, **options):
     ...     return 2 * sw.set_cross_entropy(*args, **options)
     >>> register_loss(twice, symbol="2SH", colour="#8c564b").label
     'twice'
     """
-    name = function.__name__
+    name = getattr(function, "__name__", None)
+    if not callable(function) or not isinstance(name, str) or not name.isidentifier():
+        raise TypeError(
+            f"loss: expected a function with a name, got {function!r}; define it by def"
+        )
+    if not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
+        raise ValueError(f"loss: {name!r}: expected a colour as #rrggbb, got {colour!r}")
+    unknown = [option for option in options if not _takes(function, option)]
+    if isinstance(options, str) or unknown:
+        raise ValueError(
+            f"loss: {name!r}: expected options that are keyword arguments of the function, got "
+            f"{options!r}"
+        )
     label = label or name.replace("_", " ")
     entry = Loss(function, symbol or name, label, colour, options, capturable)
+    for other in LOSSES.values():
+        if other.name != name and {entry.symbol, name} & {other.symbol, other.name}:
+            raise ValueError(
+                f"loss: {name!r}: the symbol {entry.symbol!r} is taken, by {other.name}; give it "
+                f"another: register_loss(..., symbol=...)"
+            )
     LOSSES.add(name, entry)
     return entry
 
 
 def find_loss(name: str) -> Loss:
-    """The loss of a name or of a symbol, as a user may type either."""
+    """The loss of a name or of a symbol, as a user may type either.
+
+    >>> find_loss("SH").name
+    'set_cross_entropy'
+    """
     by_symbol = {loss.symbol: loss for loss in LOSSES.values()}
     return by_symbol[name] if name in by_symbol else LOSSES[name]
+
+
+def _takes(function: Callable[..., Any], option: str) -> bool:
+    parameters = inspect.signature(function).parameters
+    any_keyword = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return option in parameters or any_keyword
 
 
 for _function, _symbol, _label, _colour, _options, _capturable in (

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from setwise.arguments import check_call
 from setwise.features import Family, Features
-from setwise.kernels.precision import full_precision
+from setwise.kernels.autocast import no_autocast
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ def differ(elements: Elements, tolerance: float) -> Tensor:
 
     Continuous features may be ``tolerance`` apart; all others must be equal.
     """
-    with full_precision(elements.targets):
+    with no_autocast(elements.targets):
         parts = [block.differ(x, y, tolerance) for block, x, y in _blocks(elements)]
     return torch.stack(parts).any(dim=0)
 
 
 def error(elements: Elements) -> Tensor:
     """Mean error of each pair [B, M, N] over all questions that the features answer."""
-    with full_precision(elements.targets):
+    with no_autocast(elements.targets):
         parts = [block.error(x, y) for block, x, y in _blocks(elements)]
     questions = sum(block.questions for block in elements.features.blocks)
     return torch.stack(parts).sum(dim=0) / questions

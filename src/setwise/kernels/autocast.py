@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
+def no_autocast(tensor: Tensor) -> AbstractContextManager[None]:
     """No autocast inside: a score is a small difference of large terms."""
     kind = tensor.device.type
     if kind == "meta" or not (torch.compiler.is_compiling() or torch.is_autocast_enabled(kind)):

@@ -1,4 +1,4 @@
-"""Products in full float32 precision, compiled; tests/kernels/test_thirds.py has them interpreted."""
+"""Float32 products in full precision, compiled; tests/kernels/test_bf16x6.py interprets them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from setwise.kernels import operators
 
 pytest.importorskip("triton")
 
-from setwise.kernels.triton import forms
+from setwise.kernels.triton import operands
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 # Features that a tile holds, that take several, and whose gradient does.
@@ -73,12 +73,12 @@ def test_short_queries_have_the_bits_of_all_products(
 ) -> None:
     """What is left out is zero, also to tensor cores; and it is left out."""
     queries, keys = normal(2, 130, F), normal(2, 300, F)
-    rounded = forms.thirds_of(queries, keys)[0][0, ..., :F].float().contiguous()
+    rounded = operands.bf16x3_parts(queries, keys)[0][0, ..., :F].float().contiguous()
     short, usual = _gradients(rounded, keys), _gradients(queries, keys)
-    honest = forms.thirds_of
+    honest = operands.bf16x3_parts
     for length, expected in ((1, short), (0, usual)):
         monkeypatch.setattr(
-            forms, "thirds_of", lambda q, k, n=length: (*honest(q, k)[:2], _filled(q, n))
+            operands, "bf16x3_parts", lambda q, k, n=length: (*honest(q, k)[:2], _filled(q, n))
         )
         found = _gradients(rounded if length else queries, keys)
         same = [torch.equal(got, right) for got, right in zip(found, expected, strict=True)]
@@ -104,7 +104,7 @@ def test_long_queries_among_short_ones(F: int) -> None:
 @pytest.mark.parametrize("F", WIDTHS)
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_what_is_not_a_number_is_seen(number: float, F: int) -> None:
-    """Its thirds are NaN in part, and a query that has it is not short."""
+    """Its bfloat16 parts are NaN in part, and a query that has it is not short."""
     queries, keys = normal(1, 130, F).gt(0).float(), -normal(1, 140, F).abs()
     queries[:, 7, 3] = number
     lse, d_queries, d_keys, _ = _gradients(queries, keys)

@@ -15,17 +15,18 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from setwise.kernels import matmul_precision
+from splits import set_sm_count, watch_splits, watch_visits
 from tf32 import held_by_tf32
-from walks import set_processors, watch_splits, watch_walks
 
 pytest.importorskip("triton")
 
-from setwise.kernels.triton import engine, plans, skipping, tiles
+from setwise.kernels.triton import plans, skipping, tiles
 from setwise.kernels.triton.launch import Launcher
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
-    # NumPy would have warned of log(0), for a walk over masked keys alone.
+    # NumPy would have warned of log(0), for a loop over masked keys alone.
     pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
 ]
 CPU = torch.device("cpu")
@@ -35,22 +36,22 @@ KINDS = {"float32": 1e-5, "tf32": 2e-3, "float16": 2e-3}
 
 
 @pytest.fixture
-def strips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Strips of one tile, if there are several; the first owner of each that is worked on."""
-    honest, chosen, seen = plans.strip_tiles, Launcher.__call__, []
+def panels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Panels of one tile, if there are several; the first row of each that is worked on."""
+    honest, chosen, seen = plans.panel_tiles, Launcher.__call__, []
 
     def narrow(*args: Any) -> tuple[tiles.Tiles, tiles.Tiles, int]:
-        weights, walk, _ = honest(*args)
-        return weights, walk, weights.a
+        weights, loop, _ = honest(*args)
+        return weights, loop, weights.a
 
     def watched(self: Launcher, grid: Any, tensors: Any, numbers: Any) -> None:
         if self._kernel.__name__ == "weights":
             seen.append(numbers[-2])
         chosen(self, grid, tensors, numbers)
 
-    monkeypatch.setattr(plans, "strip_tiles", narrow)
+    monkeypatch.setattr(plans, "panel_tiles", narrow)
     monkeypatch.setattr(Launcher, "__call__", watched)
-    set_processors(monkeypatch, 1)
+    set_sm_count(monkeypatch, 1)
     return seen
 
 
@@ -92,12 +93,12 @@ def agree(z: Tensor, x: Tensor, kind: str, weight: Tensor | None = None, **optio
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_strip_by_strip(
-    shape: tuple[int, ...], kind: str, strips: list[int], monkeypatch: pytest.MonkeyPatch
+def test_panel_by_panel(
+    shape: tuple[int, ...], kind: str, panels: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With masks and weights, to both sides; the last strip is not full."""
+    """With masks and weights, to both sides; the last panel is not full."""
     if kind == "tf32":
-        monkeypatch.setattr(engine, "precision", lambda dtype: kind)
+        monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: kind)
     B, M, N, _ = shape
     generator = torch.Generator().manual_seed(0)
     masks = {
@@ -107,31 +108,31 @@ def test_strip_by_strip(
     masks["input_valid"][:, -1] = True
     agree(*sets(*shape), kind, torch.rand(B, M, generator=generator), **masks)
     # To the logits, then to the target.
-    assert strips == [*range(0, N, 64), *range(0, M, 64)]
+    assert panels == [*range(0, N, 64), *range(0, M, 64)]
 
 
 @pytest.mark.parametrize(("kind", "temperature"), [("float32", 1.0), ("tf32", 1.0), ("tf32", 0.5)])
-def test_walks_that_are_split(
+def test_loops_that_are_split(
     kind: str, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "precision", lambda dtype: kind)
-    set_processors(monkeypatch, 50)
-    pieces = watch_splits(monkeypatch)
+    monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: kind)
+    set_sm_count(monkeypatch, 50)
+    splits = watch_splits(monkeypatch)
     agree(*sets(1, 260, 270, 260), kind, temperature=temperature)
-    assert min(pieces) > 1
+    assert min(splits) > 1
 
 
-@pytest.mark.parametrize(("kind", "processors"), [("float32", 1), ("tf32", 50), ("float16", 1)])
+@pytest.mark.parametrize(("kind", "sm_count"), [("float32", 1), ("tf32", 50), ("float16", 1)])
 def test_tiles_that_are_left_out(
-    kind: str, processors: int, strips: list[int], monkeypatch: pytest.MonkeyPatch
+    kind: str, sm_count: int, panels: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is visited lies side by side in memory; nothing of the rest is read."""
     level = "float32" if kind == "float32" else "tf32"
-    monkeypatch.setattr(engine, "precision", lambda dtype: level)
-    monkeypatch.setattr(skipping, "LEAST_PRODUCTS", 0)
-    monkeypatch.setattr(skipping, "LEAST_ELEMENTS", 0)
-    set_processors(monkeypatch, processors)
-    walks, pieces = watch_walks(monkeypatch), watch_splits(monkeypatch)
+    monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: level)
+    monkeypatch.setattr(skipping, "MIN_PRODUCTS", 0)
+    monkeypatch.setattr(skipping, "MIN_ELEMENTS", 0)
+    set_sm_count(monkeypatch, sm_count)
+    visits, splits = watch_visits(monkeypatch), watch_splits(monkeypatch)
 
     empty = torch.empty
 
@@ -144,54 +145,54 @@ def test_tiles_that_are_left_out(
     if kind == "float16":
         z, x = z.half(), x.half()
     on, off = (gradients(z, x, impl="triton", skip_negligible=skip) for skip in (True, False))
-    assert len(walks) == 2
-    assert all(0 < visited < 0.75 * everything for visited, everything in walks)
-    assert (max(pieces) > 1) == (processors > 1)
-    assert len(strips) > 4
+    assert len(visits) == 2
+    assert all(0 < visited < 0.75 * everything for visited, everything in visits)
+    assert (max(splits) > 1) == (sm_count > 1)
+    assert len(panels) > 4
     for got, everything in zip(on, off, strict=True):
         assert (got - everything).abs().max() <= 2**-24 * everything.abs().max()
 
 
-@pytest.mark.parametrize("room", [99 * 1024, 227 * 1024], ids=["RTX 4090", "H200"])
+@pytest.mark.parametrize("smem", [99 * 1024, 227 * 1024], ids=["RTX 4090", "H200"])
 @pytest.mark.parametrize(
     ("precision", "kind"),
     [("float32", torch.float32), ("tf32", torch.float32), ("tf32", torch.float16)],
 )
-def test_what_a_strip_takes(
-    precision: str, kind: torch.dtype, room: int, monkeypatch: pytest.MonkeyPatch
+def test_what_a_panel_takes(
+    precision: str, kind: torch.dtype, smem: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No more memory than the sets, unless it is a tile; its products no more than is shared."""
-    monkeypatch.setattr(tiles, "shared_memory", lambda device: room)
+    monkeypatch.setattr(tiles, "shared_memory", lambda device: smem)
     sizes = [1, 65, 129, 300, 513, 1024, 20000, 10**6]
     for n_a, n_c, F in itertools.product(sizes, sizes, [257, 1000, 5000]):
-        weights, walk, owners = tiles.strip_tiles(CPU, 2, n_a, n_c, F, kind, precision)
+        weights, loop, rows = tiles.panel_tiles(CPU, 2, n_a, n_c, F, kind, precision)
         size = 6 if precision == "float32" else kind.itemsize
-        assert owners % weights.a == 0
-        assert owners < n_a + weights.a
+        assert rows % weights.a == 0
+        assert rows < n_a + weights.a
         width = tiles.blocks_in(n_c, weights.c) * weights.c
-        assert owners == weights.a or owners * width * size <= (n_a + n_c) * F * kind.itemsize
-        assert weights.a == walk.a
-        assert weights.c % walk.c == 0
-        assert walk.stages >= 2
-        assert tiles.bytes_of_products(walk, size) <= room
+        assert rows == weights.a or rows * width * size <= (n_a + n_c) * F * kind.itemsize
+        assert weights.a == loop.a
+        assert weights.c % loop.c == 0
+        assert loop.stages >= 2
+        assert tiles.panel_smem_bytes(loop, size) <= smem
 
 
-@pytest.mark.parametrize("room", [99 * 1024, 227 * 1024], ids=["RTX 4090", "H200"])
+@pytest.mark.parametrize("smem", [99 * 1024, 227 * 1024], ids=["RTX 4090", "H200"])
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
 def test_grids_of_the_largest_sets(
-    precision: str, room: int, monkeypatch: pytest.MonkeyPatch
+    precision: str, smem: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second dimension of a grid ends at 65535, the first at 2^31."""
     for module in (plans, tiles):
-        monkeypatch.setattr(module, "shared_memory", lambda device: room)
+        monkeypatch.setattr(module, "shared_memory", lambda device: smem)
     largest = (2**31 - 1) // 272
     for n_a, n_c in itertools.product([1, largest], repeat=2):
-        walk = inspect.unwrap(plans.gradients)(
+        loop = inspect.unwrap(plans.gradients)(
             CPU, 1, n_a, n_c, 260, 272, torch.float32, precision,
             True, True, True, False, False, False, False,
         )  # fmt: skip
-        assert walk.strips is not None
-        for first, second, _ in (walk.grid, walk.strips.grid):
+        assert loop.panels is not None
+        for first, second, _ in (loop.grid, loop.panels.grid):
             assert first < 2**31
             assert second <= 65535
 
@@ -201,7 +202,7 @@ def test_rows_are_filled_up_with_the_bias(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the same launch; no copy is made after that."""
-    monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
+    monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: "tf32")
     z, x = (t.to(dtype) for t in sets(1, 70, 70, 301))
     expected = gradients(z.double(), x.double(), impl="reference")[1]
 

@@ -17,52 +17,54 @@ from torch import Tensor
 from setwise.kernels.operators import fold_mapped_dimension
 
 
-def rows(elements: Tensor, index: Tensor) -> Tensor:
+def gather_elements(elements: Tensor, index: Tensor) -> Tensor:
     """``elements[b, index[b, i]]``: [B, N, F], [B, M] -> [B, M, F]; differentiable to any order."""
     if not torch.compiler.is_compiling():
         return elements[_batch(index), index]  # which has every derivative, forward mode included
-    taken: Tensor = Take.apply(elements, index)
-    return taken
+    gathered: Tensor = Gather.apply(elements, index)
+    return gathered
 
 
-@torch.library.custom_op("setwise::take", mutates_args=())
-def take(elements: Tensor, index: Tensor) -> Tensor:
+@torch.library.custom_op("setwise::gather", mutates_args=())
+def gather(elements: Tensor, index: Tensor) -> Tensor:
     return elements[_batch(index), index]
 
 
-@torch.library.custom_op("setwise::put", mutates_args=())
-def put(taken: Tensor, index: Tensor, size: int) -> Tensor:
-    """The sum [B, size, F] of what was taken from each element."""
-    B, _, F = taken.shape
-    return taken.new_zeros(B, size, F).index_put_((_batch(index), index), taken, accumulate=True)
+@torch.library.custom_op("setwise::scatter_add", mutates_args=())
+def scatter_add(gathered: Tensor, index: Tensor, size: int) -> Tensor:
+    """The sum [B, size, F] of what was gathered from each element."""
+    B, _, F = gathered.shape
+    return gathered.new_zeros(B, size, F).index_put_(
+        (_batch(index), index), gathered, accumulate=True
+    )
 
 
 def _batch(index: Tensor) -> Tensor:
     return torch.arange(index.shape[0], device=index.device).unsqueeze(-1).expand_as(index)
 
 
-@take.register_fake
+@gather.register_fake
 def _(elements: Tensor, index: Tensor) -> Tensor:
     return elements.new_empty(*index.shape, elements.shape[-1])
 
 
-@put.register_fake
-def _(taken: Tensor, index: Tensor, size: int) -> Tensor:
-    return taken.new_empty(taken.shape[0], size, taken.shape[-1])
+@scatter_add.register_fake
+def _(gathered: Tensor, index: Tensor, size: int) -> Tensor:
+    return gathered.new_empty(gathered.shape[0], size, gathered.shape[-1])
 
 
-for _op in (take, put):
+for _op in (gather, scatter_add):
     _op.register_vmap(fold_mapped_dimension(_op))
 
 
-class Take(torch.autograd.Function):
-    """The differentiable face of `take`; see `setwise.kernels.operators.LogSumExp`."""
+class Gather(torch.autograd.Function):
+    """The differentiable face of `gather`; see `setwise.kernels.operators.LogSumExp`."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(elements: Tensor, index: Tensor) -> Tensor:
-        return take(elements, index)
+        return gather(elements, index)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -73,17 +75,17 @@ class Take(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
-        return Put.apply(grad, index, ctx.size), None
+        return ScatterAdd.apply(grad, index, ctx.size), None
 
 
-class Put(torch.autograd.Function):
-    """The differentiable face of `put`."""
+class ScatterAdd(torch.autograd.Function):
+    """The differentiable face of `scatter_add`."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(taken: Tensor, index: Tensor, size: int) -> Tensor:
-        return put(taken, index, size)
+    def forward(gathered: Tensor, index: Tensor, size: int) -> Tensor:
+        return scatter_add(gathered, index, size)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -92,4 +94,4 @@ class Put(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (index,) = ctx.saved_tensors
-        return Take.apply(grad, index), None, None
+        return Gather.apply(grad, index), None, None

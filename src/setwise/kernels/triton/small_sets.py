@@ -10,10 +10,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.bf16x6 import add_dot_bf16x6, dot_bf16x6, split_bf16x3
 from setwise.kernels.triton.rounding import as_half
 from setwise.kernels.triton.scores import tile
-from setwise.kernels.triton.thirds import add_product, product, thirds
-from setwise.kernels.triton.weights import HALF_RANGE, LN_2, LOG2_E, anchored
+from setwise.kernels.triton.weights import FLOAT16_SCALE, LN_2, LOG2_E, finite_max
 
 MAX_ELEMENTS = 64
 # Up to so many, a product of tiles, which has 16 rows at least, would be mostly padding.
@@ -29,15 +29,15 @@ def _softplus(z, f, F: tl.constexpr, dtype: tl.constexpr):
 
 
 @triton.jit
-def _add_thirds(s, lost, x, z):
+def _add_compensated(s, lost, x, z):
     """``s + x . z`` in full precision, and what is lost of it.
 
     Each of many steps rounds at the size of the total. Kahan, "Further remarks on reducing
     truncation errors" (CACM 1965).
     """
-    x_high, x_middle, x_low = thirds(x, False)
-    z_high, z_middle, z_low = thirds(z, False)
-    part = add_product(-lost, x_high, x_middle, x_low, z_high, z_middle, z_low, False, False)
+    x_high, x_middle, x_low = split_bf16x3(x, False)
+    z_high, z_middle, z_low = split_bf16x3(z, False)
+    part = add_dot_bf16x6(-lost, x_high, x_middle, x_low, z_high, z_middle, z_low, False, False)
     total = s + part
     return total, (total - s) - part
 
@@ -66,7 +66,7 @@ def _weights(
         w = tl.load(WEIGHT + b * M + i, mask=i < M, other=0.0)
     tl.store(LOSS + b, factor * tl.sum(w * lse, 0))
     if TERMS:
-        centre = anchored(tl.max(bias, 0))
+        centre = finite_max(tl.max(bias, 0))
         tl.store(BIAS + b * N + j, (bias - centre).to(tl.float32), mask=j < N)
         tl.store(LSE + b * M + i, (lse - centre).to(tl.float32), mask=i < M)
     return tl.exp2((below - above[:, None]) * LOG2_E), w
@@ -97,7 +97,7 @@ def set_cross_entropy(
             x, z = as_half(x), as_half(z)
         bias -= tl.sum(_softplus(z.to(tl.float32), f, F, bias.dtype), 1)
         if PRECISION == "float32":
-            s, lost = _add_thirds(s, lost, x, tl.trans(z))
+            s, lost = _add_compensated(s, lost, x, tl.trans(z))
         else:
             s = tl.dot(x, tl.trans(z), s)
     if PRECISION == "float32":
@@ -113,9 +113,9 @@ def set_cross_entropy(
         p = tl.trans(p * share[:, None])
         HALF: tl.constexpr = PRECISION != "float32" and X.dtype.element_ty != tl.bfloat16
         if PRECISION == "float32":
-            p_high, p_middle, p_low = thirds(p, True)
+            p_high, p_middle, p_low = split_bf16x3(p, True)
         elif HALF:
-            p = (p * HALF_RANGE).to(tl.float16)
+            p = (p * FLOAT16_SCALE).to(tl.float16)
         else:
             p = p.to(tl.bfloat16)
         total = tl.sum(p.to(tl.float32), 1)
@@ -123,14 +123,14 @@ def set_cross_entropy(
             f = f0 + tl.arange(0, BLOCK_F)
             x, z = tile(X, i, f, i < M, F, False), tile(Z, j, f, j < N, F, False)
             if PRECISION == "float32":
-                x_high, x_middle, x_low = thirds(x, False)
-                d = product(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
+                x_high, x_middle, x_low = split_bf16x3(x, False)
+                d = dot_bf16x6(p_high, p_middle, p_low, x_high, x_middle, x_low, False)
             else:
                 x, z = as_half(x), as_half(z)
                 d = tl.dot(p, x)
             d -= total[:, None] * tl.sigmoid(z.to(tl.float32))
             if HALF:
-                d /= HALF_RANGE
+                d /= FLOAT16_SCALE
             d *= factor * largest
             ok = (j < N)[:, None] & (f < F)[None, :]
             tl.store(DZ + (b * N + j)[:, None] * F + f[None, :], d, mask=ok)
@@ -142,7 +142,7 @@ def few_elements(
     MASKED: tl.constexpr, WEIGHTED: tl.constexpr, TERMS: tl.constexpr, GRADIENT: tl.constexpr,
     F: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """The same for FEW_ELEMENTS, with plain multiply-adds: every pair of rows, feature by feature.
+    """The same for FEW_ELEMENTS, with plain multiply-adds: all pairs, feature by feature.
 
     Terms are added per slot of a tile first, and across slots once, at the end, so that sums over
     many features round little. All is in float32, whatever the precision of matrix products.

@@ -16,17 +16,17 @@ from torch import Tensor
 import setwise as sw
 from setwise.bench import studies
 from setwise.kernels import dispatch, operators
-from walks import set_processors
+from splits import set_sm_count
 
 pytest.importorskip("triton")
 
 import triton
 import triton.language as tl
 
-from setwise.kernels import bernoulli
-from setwise.kernels.triton import engine, forms, tiles
-from setwise.kernels.triton.forms import thirds_of
-from setwise.kernels.triton.thirds import row_length, thirds
+from setwise.kernels import bernoulli, matmul_precision
+from setwise.kernels.triton import engine, operands, tiles
+from setwise.kernels.triton.bf16x6 import padded_features, split_bf16x3
+from setwise.kernels.triton.operands import bf16x3_parts
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
@@ -44,7 +44,7 @@ def set_precision() -> Iterator[Callable[[str], None]]:
 
 
 def numbers(*shape: int) -> Tensor:
-    """Of nearly all sizes; below 2^-110, the last bits of a low third would be lost."""
+    """Of nearly all sizes; below 2^-110, the last bits of a low part would be lost."""
     generator = torch.Generator().manual_seed(sum(shape))
     sizes = torch.randint(-110, 127, shape, generator=generator)
     signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
@@ -52,11 +52,11 @@ def numbers(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize("F", [5, 16, 70, 1030])
-def test_thirds_add_up(F: int) -> None:
+def test_parts_add_up(F: int) -> None:
     x, y = numbers(2, 3, F), numbers(2, 40, F)
     x[0, 0, :5] = torch.tensor([0.0, LARGEST, -LARGEST, 1.0, -1.0])
-    for whole, parts in zip((x, y), thirds_of(x, y)[:2], strict=True):
-        assert parts.shape == (3, *whole.shape[:2], row_length(F))
+    for whole, parts in zip((x, y), bf16x3_parts(x, y)[:2], strict=True):
+        assert parts.shape == (3, *whole.shape[:2], padded_features(F))
         assert parts[..., F:].eq(0).all()
         parts = parts[..., :F].double()
         # Each has the 8 significant bits of bfloat16, and they follow one another.
@@ -75,22 +75,22 @@ def test_what_is_not_a_number_stays_so() -> None:
     # Of the two, the second is what a GPU gives; all its bits but the sign are set.
     x.view(torch.int32)[0, 0, :2] = torch.tensor([0x7FC00000, 0x7FFFFFFF], dtype=torch.int32)
     x[0, 0, 2] = math.inf
-    high, _, _ = thirds_of(x, x)[0]
+    high, _, _ = bf16x3_parts(x, x)[0]
     assert high[0, 0, :2].isnan().all()
     assert high[0, 0, 2] == math.inf
 
 
 @triton.jit
-def split_weights(P, THIRDS, N: tl.constexpr):
+def split_weights(P, PARTS, N: tl.constexpr):
     i = tl.arange(0, N)
-    high, middle, low = thirds(tl.load(P + i), True)
-    tl.store(THIRDS + i, high)
-    tl.store(THIRDS + N + i, middle)
-    tl.store(THIRDS + 2 * N + i, low)
+    high, middle, low = split_bf16x3(tl.load(P + i), True)
+    tl.store(PARTS + i, high)
+    tl.store(PARTS + N + i, middle)
+    tl.store(PARTS + 2 * N + i, low)
 
 
-def test_thirds_of_weights() -> None:
-    """Those are split with less care. What is not a number shows in its low third."""
+def test_parts_of_weights() -> None:
+    """Those are split with less care. What is not a number shows in its low part."""
     p = torch.rand(128, generator=torch.Generator().manual_seed(0))
     p *= torch.exp2(torch.arange(128) - 100.0)
     p[::2] *= -1
@@ -142,11 +142,11 @@ def test_which_queries_are_short() -> None:
     numbers.view(torch.int32)[-2:] = torch.tensor([0x7FFFFFFF, -1], dtype=torch.int32)
     x = torch.zeros(2, 5, 20)
     x[..., -1] = numbers.reshape(2, 5)
-    _, _, long = thirds_of(x, x)
-    assert long.flatten().tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+    _, _, not_bf16 = bf16x3_parts(x, x)
+    assert not_bf16.flatten().tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
 
 
-# Features that a tile holds, that take several, whose gradient comes in halves or by strips.
+# Features that a tile holds, that take several, whose gradient comes in halves or by panels.
 WIDTHS = [20, 70, 200, 300]
 
 
@@ -170,31 +170,31 @@ def test_short_queries_take_fewer_products(F: int, monkeypatch: pytest.MonkeyPat
     generator = torch.Generator().manual_seed(F)
     queries = torch.rand(1, 70, F, generator=generator)
     keys = torch.randn(1, 66, F, generator=generator)
-    rounded = thirds_of(queries, keys)[0][0, ..., :F].float().contiguous()
+    rounded = bf16x3_parts(queries, keys)[0][0, ..., :F].float().contiguous()
     short, usual = gradients_of(rounded, keys), gradients_of(queries, keys)
 
     def told(length: int) -> Callable[..., Any]:
-        return lambda q, k: (*thirds_of(q, k)[:2], torch.full(q.shape[:2], length).char())
+        return lambda q, k: (*bf16x3_parts(q, k)[:2], torch.full(q.shape[:2], length).char())
 
-    monkeypatch.setattr(forms, "thirds_of", told(1))
+    monkeypatch.setattr(operands, "bf16x3_parts", told(1))
     for result, expected in (
         (gradients_of(rounded, keys), short),
         (gradients_of(queries, keys), usual),
     ):
         assert all(torch.equal(got, right) for got, right in zip(result, expected, strict=True))
-    monkeypatch.setattr(forms, "thirds_of", told(0))
+    monkeypatch.setattr(operands, "bf16x3_parts", told(0))
     for got, right, other in zip(gradients_of(queries, keys), short, usual, strict=True):
         assert torch.equal(got, right)
         assert not torch.equal(got, other)
 
 
-@pytest.mark.parametrize("processors", [1, 8], ids=["whole", "split"])
+@pytest.mark.parametrize("sm_count", [1, 8], ids=["whole", "split"])
 @pytest.mark.parametrize("F", WIDTHS)
 def test_long_queries_among_short_ones(
-    F: int, processors: int, monkeypatch: pytest.MonkeyPatch
+    F: int, sm_count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is multiplied in full, wherever it stands; every result is written, by one launch."""
-    set_processors(monkeypatch, processors)
+    set_sm_count(monkeypatch, sm_count)
     empty = torch.empty
 
     def filled(*shape: Any, **options: Any) -> Tensor:
@@ -221,7 +221,7 @@ def test_long_queries_among_short_ones(
         torch.einsum("bij,bi->bj", weights, grad),
     ]
     # Scores of some 50 round by 2e-6, which a weighted mean of few keys, to a query, shows most. A
-    # third left out would be 1e-3.
+    # part left out would be 1e-3.
     for got, right, limit in zip(ours, exact, (1e-6, 5e-6, 2e-6, 2e-6), strict=True):
         assert (got - right).abs().max() <= limit * right.abs().max()
 
@@ -251,9 +251,9 @@ def test_numbers_of_very_different_size(
 
 
 def test_what_is_left_out_is_smaller_than_rounding() -> None:
-    """Just below 1 + 2^-7 a middle third would be largest, were the high one cut off."""
+    """Just below 1 + 2^-7 a middle part would be largest, were the high one cut off."""
     near = 1 + 2**-7 - torch.rand(64, 64, generator=torch.Generator().manual_seed(0)) * 2**-12
-    high, middle, low = thirds_of(near[None], near[None])[0].double()
+    high, middle, low = bf16x3_parts(near[None], near[None])[0].double()
     omitted = 2 * middle * low + low * low
     assert (omitted.abs() <= 2**-24 * (high + middle + low) ** 2).all()
 
@@ -270,9 +270,9 @@ def test_the_bias_of_many_features_rounds_to_both_sides(seed: int) -> None:
 
 
 def test_positions_that_32_bits_cannot_count() -> None:
-    """The dispatcher, which may not import Triton, counts rows of thirds as they are made."""
+    """The dispatcher, which may not import Triton, counts padded features as they are made."""
     queries = torch.empty(1, 3, 5, device="meta")
-    most = 2**31 // row_length(5)
+    most = 2**31 // padded_features(5)
     for elements, fits in ((most - 1, True), (most, False)):
         keys = torch.empty(1, elements, 5, device="meta")
         assert dispatch._fits_triton(queries, keys) == fits
@@ -284,8 +284,12 @@ def test_which_precision_is_asked_for(
 ) -> None:
     for level, expected in {"highest": "float32", "high": "float32", "medium": "tf32"}.items():
         set_precision(level)
-        assert engine.precision(torch.float32) == expected
-        assert engine.precision(torch.bfloat16) == engine.precision(torch.float16) == "tf32"
+        assert matmul_precision.dot_precision(torch.float32) == expected
+        assert (
+            matmul_precision.dot_precision(torch.bfloat16)
+            == matmul_precision.dot_precision(torch.float16)
+            == "tf32"
+        )
 
     def refused() -> str:
         raise RuntimeError("the newer setting is in use")
@@ -295,7 +299,7 @@ def test_which_precision_is_asked_for(
         for level, expected in {"ieee": "float32", "tf32": "tf32"}.items():
             newer = SimpleNamespace(fp32_precision=level)
             patched.setattr(torch.backends.cuda, "matmul", newer)
-            assert engine.precision(torch.float32) == expected
+            assert matmul_precision.dot_precision(torch.float32) == expected
 
 
 @pytest.mark.parametrize("light", [2**33, 0], ids=["in the forward pass", "in the backward pass"])
@@ -304,7 +308,7 @@ def test_the_precision_is_read_once(F: int, light: int, monkeypatch: pytest.Monk
     """Thirds and plain numbers must not meet, nor scores of one precision the lse of another."""
     monkeypatch.setattr(bernoulli, "LIGHT_PRODUCTS", light)
     levels = iter(["float32", "tf32", "tf32", "tf32"])
-    monkeypatch.setattr(engine, "precision", lambda dtype: next(levels))
+    monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: next(levels))
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(1, 70, F, generator=generator).requires_grad_()
     x = torch.rand(1, 70, F, generator=generator)
@@ -315,18 +319,18 @@ def test_the_precision_is_read_once(F: int, light: int, monkeypatch: pytest.Monk
     assert len(list(levels)) == 2
 
 
-@pytest.mark.parametrize("room", [99 * 1024, 163 * 1024, 227 * 1024])
+@pytest.mark.parametrize("smem", [99 * 1024, 163 * 1024, 227 * 1024])
 @pytest.mark.parametrize("F", [5, 16, 33, 64, 65, 100, 256])
-def test_tiles_of_thirds_on_smaller_devices(F: int, room: int) -> None:
+def test_tiles_of_bf16x6_on_smaller_devices(F: int, smem: int) -> None:
     """Those of an RTX 4090, an A100 and an H200; and every pass sums up as many at once."""
     sizes = [1, 20, 300, 1024, 10**5]
     for M in sizes:
         for N in sizes:
-            forward = tiles.forward_tiles(M, N, F, torch.float32, "float32", room)
-            backward = tiles.backward_tiles(M, N, F, torch.float32, "float32", room)
-            assert tiles.bytes_of_thirds(forward, F) <= room
-            assert tiles.bytes_of_thirds(backward, F) <= room
-            assert forward.f == backward.f == tiles.features_per_product(F)
+            forward = tiles.forward_tiles(M, N, F, torch.float32, "float32", smem)
+            backward = tiles.backward_tiles(M, N, F, torch.float32, "float32", smem)
+            assert tiles.bf16x6_smem_bytes(forward, F) <= smem
+            assert tiles.bf16x6_smem_bytes(backward, F) <= smem
+            assert forward.f == backward.f == tiles.features_per_dot(F)
 
 
 def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Gradients of many features, compiled; tests/kernels/test_strips.py has them interpreted."""
+"""Gradients of many features, compiled; tests/kernels/test_panels.py interprets them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dense(z: Tensor, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("shape", [(1, 3000, 2500, 300), (2, 1500, 1700, 301)], ids=str)
-def test_several_strips(shape: tuple[int, int, int, int], kind: str) -> None:
+def test_several_panels(shape: tuple[int, int, int, int], kind: str) -> None:
     """As near to float64 as the dense loss of float32 inputs, and what the kind may add.
 
     In tf32 at most twice as far as the dense loss is there.
@@ -63,7 +63,7 @@ def test_several_strips(shape: tuple[int, int, int, int], kind: str) -> None:
 
 
 def test_memory(kind: str) -> None:
-    """Less than a tenth of the scores of all pairs: forms, weights of a strip, and gradients."""
+    """Less than a tenth of the scores of all pairs: operands, weights of a panel, and gradients."""
     N = 32768
     z, x = draw(1, N, N, 260, kind)
     torch.cuda.reset_peak_memory_stats()
