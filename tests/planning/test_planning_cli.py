@@ -31,6 +31,11 @@ from setwise.planning.instances import Problem
 from setwise.planning.learned import choose_network, kept_networks, open_space
 from setwise.planning.recorded import write_plan
 
+# Slow: they plan with networks that were trained until nothing is lost. In the first tier the same
+# commands plan with those of test_planning_photographs.py, test_planning_reproduce.py and of
+# tests/demo, and test_planning.py has every encoding without a network.
+pytestmark = pytest.mark.slow
+
 Captured = pytest.CaptureFixture[str]
 PUZZLE = PuzzleDomain(2, 3)
 
