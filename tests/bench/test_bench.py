@@ -271,6 +271,8 @@ def test_another_profile_is_noticed(tmp_path: Path) -> None:
     assert changed != PAGE.read_text()
 
 
+# Slow: a process that imports the compiler of PyTorch. The next test runs the same script.
+@pytest.mark.slow
 def test_a_measurement_starts() -> None:
     """As a program: its folder is where Python looks for modules first, for all that are in it."""
     command = [sys.executable, str(ROOT / "benchmarks" / "counters.py"), "--help"]

@@ -277,7 +277,14 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminate"])
+# Slow: each is a process, and both signals take the same way.
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="ctrl-c"),
+        pytest.param(signal.SIGTERM, id="terminate", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stop_saves_and_the_same_command_goes_on(
     number: signal.Signals, command: list[str], tmp_path: Path, capsys: Captured
 ) -> None:

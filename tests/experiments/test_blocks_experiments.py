@@ -279,6 +279,8 @@ class TestTraining:
         checkpoint.write(autoencoder, weights, facts)
         assert len(Training([own], "cpu", path, data=folder).run()) == 1
 
+    # Slow: a training until it has learned. test_records trains in the same way for two epochs.
+    @pytest.mark.slow
     def test_pictures_come_closer(self, folder: Path) -> None:
         data = DATA.bound(folder)
         # Enough for any seed: after half of it, which had converged depended on the processor.

@@ -187,6 +187,8 @@ class TestReproduce:
             load_network(path)
 
 
+# Slow: six trainings until they have learned. The demonstration shows the same (tests/demo).
+@pytest.mark.slow
 def test_the_effect_of_the_paper_shows_within_seconds() -> None:
     """Targets in random order: set cross entropy learns them, the ordered one never.
 

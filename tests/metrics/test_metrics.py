@@ -236,6 +236,8 @@ def _worker(rank: int, store: str, results: Any) -> None:
     dist.destroy_process_group()
 
 
+# Slow: three processes start. The tests above add up batches in one.
+@pytest.mark.slow
 def test_classes_reduce_over_processes(tmp_path: Path) -> None:
     """Two processes with sets of their own both arrive at the mean over all sets."""
     with mp.Manager() as manager:

@@ -32,6 +32,11 @@ from setwise.planning.learned import choose_network, plannable_networks, open_sp
 from setwise.planning.recorded import write_plan
 from setwise.worlds import PuzzleWorld
 
+# Slow: they plan with networks that were trained until nothing is lost. In the first tier the same
+# commands plan with those of test_planning_photographs.py, test_planning_reproduce.py and of
+# tests/demo, and test_planning.py has every encoding without a network.
+pytestmark = pytest.mark.slow
+
 Captured = pytest.CaptureFixture[str]
 PUZZLE = PuzzleWorld(2, 3)
 
