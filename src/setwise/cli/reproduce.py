@@ -19,9 +19,9 @@ from setwise.cli.options import device_named, require_folder
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import LOSSES, Config, config_from
+from setwise.experiments.experiment import Sheet
 from setwise.experiments.recipes import RECIPES
 from setwise.report import tables
-from setwise.report.paper import paper_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -268,7 +268,7 @@ def _keeper(which: str | None, table: str, results: Path) -> Keep:
         records = [record_of(result) for result in found]
         if which == "best":
             recorded = tables.read_tables(results).get(table, [])
-            return tables.best_runs(paper_table(table), [*recorded, *records])
+            return tables.best_runs(Sheet.read(results / f"{table}.json"), [*recorded, *records])
         return {record["run"] for record in records} if which == "all" else ()
 
     return keep
