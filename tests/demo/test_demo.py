@@ -20,11 +20,11 @@ from playwright.sync_api import Browser
 from rich.console import Console
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
+from setwise.cli.demo_watch import DemoWatcher
 
 from browser import SCHEMES, WIDTHS, Scheme, faint, opened, overflowing, unnamed
 from setwise import cli
 from setwise.cli import demo as command
-from setwise.cli.demo_watch import DemoWatcher
 from setwise.cli.installed import install_command
 from setwise.cli.interrupt import Interrupt
 from setwise.demo.learn import checkpoint_of

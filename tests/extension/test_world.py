@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from lights_out import PRESS, LightsOut
 from PIL import Image
 from torch import Tensor
 
 import setwise as sw
+from lights_out import PRESS, LightsOut
 from setwise import cli
 from setwise.experiments.recipes import table1
 from setwise.models import (

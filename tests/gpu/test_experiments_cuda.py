@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from setwise.experiments.task import build_network
 from torch import Tensor
 
 from setwise.experiments.config import (
@@ -28,7 +29,6 @@ from setwise.experiments.config import (
 )
 from setwise.experiments.evaluate import measured
 from setwise.experiments.randomness import hashed, random_order
-from setwise.experiments.task import build_network, load_task
 from setwise.experiments.train import Progress, Result, Training
 
 pytestmark = [

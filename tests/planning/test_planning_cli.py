@@ -28,7 +28,7 @@ from setwise.experiments.config import Schedule
 from setwise.experiments.recipes import RECIPES, Recipe, table5
 from setwise.planning import write_problems
 from setwise.planning.instances import Problem
-from setwise.planning.learned import choose_network, plannable_networks, open_space
+from setwise.planning.learned import choose_network, open_space, plannable_networks
 from setwise.planning.recorded import write_plan
 from setwise.worlds import PuzzleWorld
 
@@ -393,8 +393,9 @@ class TestNetworks:
         assert not space.model.training
 
     def test_others_are_refused(self, folder: Path, tmp_path: Path) -> None:
-        from setwise.experiments.recipes import table2, table4
         from setwise.experiments.task import build_network, load_task
+
+        from setwise.experiments.recipes import table2, table4
 
         configs = {
             "missing objects": table2.quick("4", "SH", 0),

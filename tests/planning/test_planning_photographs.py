@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from setwise.experiments.blocks import archive_of, with_archive
+from setwise.experiments.reproduce import reproduce
 
 from setwise import cli
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_archive import PATCH, BlocksworldArchive
 from setwise.experiments import checkpoint
-from setwise.experiments.blocks import archive_of, with_archive
 from setwise.experiments.config import Autoencoder, BlocksData, Config, Schedule
 from setwise.experiments.recipes import table5
-from setwise.experiments.reproduce import reproduce
 from setwise.planning import problems_for
 from setwise.planning.learned import choose_network, open_space
 from setwise.planning.table5 import PAPER, PlanningSettings, plan_network

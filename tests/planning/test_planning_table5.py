@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from setwise.report.paper import TABLES
 
 from oracle import SMALL, Blurred, Forgetful, Oracle
 from setwise.experiments import store
@@ -28,13 +29,12 @@ from setwise.planning.learned import LearnedSpace
 from setwise.planning.table5 import (
     PAPER,
     QUICK,
-    Scenario,
     PlanningSettings,
+    Scenario,
     plan_network,
     unsolved,
 )
 from setwise.report import tables
-from setwise.report.paper import TABLES
 from setwise.worlds import PuzzleWorld
 
 CONFIG = table1.quick("4", "SH", 3)

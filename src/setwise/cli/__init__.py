@@ -14,8 +14,8 @@ from setwise.cli.options import Parser
 
 # Packages that come with an extra; each command says with which.
 OPTIONAL = (
-    *("PIL", "drjit", "kstar_planner", "matplotlib", "mitsuba", "rich", "safetensors", "sklearn"),
-    "tensorboard",
+    *("PIL", "drjit", "jinja2", "kstar_planner", "markupsafe", "matplotlib", "mitsuba", "rich"),
+    *("safetensors", "sklearn", "tensorboard"),
 )
 
 

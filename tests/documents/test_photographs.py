@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tools.photographs import GAP, contact_sheet, draw_reconstructions, enlarged, save
 
-from setwise.experiments.recipes import RECIPES
+from pages import network_configs
+from recorded import SHEETS
 from setwise.experiments.reconstructions import Reconstructions
-from setwise.report.pictures import GAP, contact_sheet, draw_reconstructions, enlarged, save
 
 
 def test_pictures_of_a_sheet_are_in_their_places() -> None:
@@ -46,12 +47,12 @@ def test_pictures_are_saved(name: str, tmp_path: Path) -> None:
 
 def test_reconstructions_are_drawn(tmp_path: Path) -> None:
     """A panel for each loss, of the part of the pictures in which there is something."""
-    configs = tuple(RECIPES["table3"]["paper"].configs(seeds=[0], scenarios=["3"]))
+    sheet, configs = SHEETS["table3"], tuple(network_configs("3"))
     inputs = np.zeros((3, 40, 60, 3), dtype=np.uint8)
     inputs[:, 10:20, 30:40] = (200, 60, 60)
     outputs = np.stack([inputs, inputs // 2, inputs, np.zeros_like(inputs)])
     found = Reconstructions(configs, (0, 1, 2), inputs, outputs, {}, "")
-    draw_reconstructions(found, "3", tmp_path / "figure.png")
+    draw_reconstructions(sheet, found, "3", tmp_path / "figure.png")
     with Image.open(tmp_path / "figure.png") as image:
         seen = np.asarray(image.convert("RGB")).astype(int)
     assert seen.shape[1] == 4 * 400
@@ -62,4 +63,4 @@ def test_reconstructions_are_drawn(tmp_path: Path) -> None:
     assert panels[1] == pytest.approx(panels[0] / 2, rel=0.1)
     assert panels[3] == pytest.approx(panels[0], rel=0.1)
     with pytest.raises(ValueError, match="no networks of 1, only of 3"):
-        draw_reconstructions(found, "1", tmp_path / "other.png")
+        draw_reconstructions(sheet, found, "1", tmp_path / "other.png")

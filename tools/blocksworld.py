@@ -1,15 +1,15 @@
 """Draw the pictures of docs/blocksworld.md: states, both renderers, and what networks make of them.
 
-    python docs/figures/blocksworld.py [FOLDER]
+    python -m tools.blocksworld [FOLDER]
 
 renders 20 states with Mitsuba and with Blender into the folder, by default runs/figures, which
-takes minutes the first time, and writes ``blocksworld-*.jpg`` beside this file.
+takes minutes the first time, and writes ``docs/figures/blocksworld-*.jpg``.
 
-    python docs/figures/blocksworld.py reconstructions [RUNS]
+    python -m tools.blocksworld reconstructions [RUNS]
 
-draws ``blocksworld-reconstructions.png`` from results/table3-reconstructions.npz. With RUNS, the
-folder runs/table3 of ``setwise reproduce table3 --keep best``, that file is first made anew; the
-pictures that the networks learned from are looked for in the folder above.
+draws ``docs/figures/blocksworld-reconstructions.png`` from results/table3-reconstructions.npz. With
+RUNS, the folder runs/table3 of ``setwise reproduce table3 --keep best``, that file is first made
+anew; the pictures that the networks learned from are looked for in the folder above.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_steps import action_between
+from setwise.experiments.experiment import Sheet
 from setwise.experiments.reconstruct import reconstruct
 from setwise.experiments.reconstructions import Reconstructions
 from setwise.render import Environment, Settings, files, render_states
 from setwise.render.patches import cut
-from setwise.report.pictures import contact_sheet, draw_reconstructions, enlarged, save
+from tools.photographs import contact_sheet, draw_reconstructions, enlarged, save
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
+FIGURES = ROOT / "docs" / "figures"
 WORLD = Blocksworld(blocks=5, stacks=3)
 STATES = 20
 HELD_OUT = range(2250, 2254)  # the first states of Table 3 that no network was trained on
@@ -46,11 +48,12 @@ def main() -> None:
     """Draw what was asked for."""
     command, *rest = [*sys.argv[1:], "runs/figures"]
     if command == "reconstructions":
-        kept = HERE.parent.parent / "results" / "table3-reconstructions.npz"
+        kept = ROOT / "results" / "table3-reconstructions.npz"
         if len(sys.argv) > 2:
             collect_reconstructions(Path(rest[0]), HELD_OUT, kept)
         found = Reconstructions.read(kept)
-        draw_reconstructions(found, SCENARIO, HERE / "blocksworld-reconstructions.png")
+        sheet = Sheet.read(ROOT / "results" / "table3.json")
+        draw_reconstructions(sheet, found, SCENARIO, FIGURES / "blocksworld-reconstructions.png")
     else:
         draw_states(Path(command))
 
@@ -77,11 +80,11 @@ def draw_states(folder: Path) -> None:
         for both in zip(drawn["mitsuba"], drawn["blender"], strict=True)
         for picture, boxes in both
     ]
-    save(contact_sheet(pairs, columns=8), HERE / "blocksworld-renderers.jpg")
+    save(contact_sheet(pairs, columns=8), FIGURES / "blocksworld-renderers.jpg")
     sheet = contact_sheet([picture for picture, _ in drawn["mitsuba"][:12]], columns=4)
-    save(sheet, HERE / "blocksworld-states.jpg")
+    save(sheet, FIGURES / "blocksworld-states.jpg")
     print(action_between(WORLD, steps[0], steps[1]))
-    save(_transition(folder / "mitsuba", steps[:2]), HERE / "blocksworld-transition.jpg")
+    save(_transition(folder / "mitsuba", steps[:2]), FIGURES / "blocksworld-transition.jpg")
 
 
 def _load(folder: Path, state: Tensor) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:

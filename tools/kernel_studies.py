@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from setwise.bench.markdown import markdown, number, ratio, share, wrapped
+from tools.markdown import markdown, number, ratio, share, wrapped
 
 Record = dict[str, Any]
 

@@ -1,17 +1,22 @@
-"""The numbers of docs/kernels.md, written from records into blocks between pairs of markers."""
+"""Write the numbers and the picture of docs/kernels.md from the benchmark records.
+
+python -m tools.kernels
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from setwise.bench import show
 from setwise.bench.limits import limit_ms
-from setwise.bench.markdown import markdown, number, ratio, share, wrapped
-from setwise.bench.studies import designs, precision, profile, skipping
+from tools.kernel_studies import designs, precision, profile, skipping
+from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "benchmarks" / "records"
 
 Record = dict[str, Any]
 Row = dict[str, Any]
@@ -39,34 +44,33 @@ LARGE, LEAST_SHARE = ("wide", "cloud100k", "cloud1M"), 0.5
 RESOURCES = ["products", "exponentials", "bytes"]
 
 
+def main() -> None:
+    """Update docs/kernels.md and docs/figures/kernels.png."""
+    page = ROOT / "docs" / "kernels.md"
+    page.write_text(update(page, RECORDS))
+    record = json.loads((RECORDS / LOSSES).read_text())
+    show.draw(record["header"], record["rows"], page.parent / "figures" / "kernels.png")
+
+
 def update(document: Path, records: Path) -> str:
     """The text of the document with every block made anew from the records in a folder."""
     losses, tried, skipped, precise, profiled = (
         json.loads((records / name).read_text())
         for name in (LOSSES, DESIGNS, SKIPPING, PRECISION, PROFILE)
     )
-    blocks: dict[str, Callable[[], str]] = {
-        "benchmark": lambda: table(losses),
-        "bars": lambda: bars(losses),
-        "bounds": lambda: bounds(losses),
-        "mid": lambda: mid(losses),
-        "sweep": lambda: sweep(losses),
-        "host": lambda: host(losses),
-        "designs": lambda: designs(tried),
-        "skipping": lambda: skipping(skipped),
-        "precision": lambda: precision(precise),
-        "profile": lambda: profile(profiled),
+    blocks = {
+        "benchmark": table(losses),
+        "bars": bars(losses),
+        "bounds": bounds(losses),
+        "mid": mid(losses),
+        "sweep": sweep(losses),
+        "host": host(losses),
+        "designs": designs(tried),
+        "skipping": skipping(skipped),
+        "precision": precision(precise),
+        "profile": profile(profiled),
     }
-    text = document.read_text()
-    marked = re.findall(r"^<!-- (\w+): begin -->$", text, re.MULTILINE)
-    if sorted(marked) != sorted(blocks):
-        raise ValueError(f"{document.name}: has blocks {sorted(marked)}, not {sorted(blocks)}")
-    for name, make in blocks.items():
-        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
-        before, rest = text.split(begin)
-        _, after = rest.split(end)
-        text = f"{before}{begin}\n{make()}\n{end}{after}"
-    return text
+    return with_blocks(document.read_text(), document.name, blocks)
 
 
 def table(record: Record) -> str:
@@ -308,3 +312,7 @@ def _memory(row: Row) -> str:
 
 def _yes(reached: bool) -> str:
     return "**yes**" if reached else "no"
+
+
+if __name__ == "__main__":
+    main()

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tools import headline
 
-from repository import ROOT
-from setwise.report import headline
-from test_report import RESULTS, make_records, write
+from recorded import RESULTS, ROOT, SH, H, make_records, write
 
 README = ROOT / "README.md"
 
@@ -28,9 +27,9 @@ def test_a_number_that_was_edited_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_row_says_the_paper_then_ours(tmp_path: Path) -> None:
-    some = {"scenarios": ["n5-9000-random"], "losses": ["SH"]}
+    some = {"scenarios": ["n5-9000-random"], "losses": [SH]}
     ten = make_records(scenarios=["4"], seeds=range(10))
-    write(tmp_path, [*ten, *make_records("table4", **some)])
+    write(tmp_path, [*ten, *make_records("table4", temperature=1.0, **some)])
     lines = headline.headline(tmp_path).splitlines()
     assert lines[2] == (
         "| Table 1: reconstruction of 8-puzzle states | 0.00: 0.00 / 0.00 | "
@@ -44,7 +43,7 @@ def test_a_row_says_the_paper_then_ours(tmp_path: Path) -> None:
 def test_a_readme_without_markers_is_refused(tmp_path: Path) -> None:
     copy = tmp_path / "README.md"
     copy.write_text("# setwise\n")
-    with pytest.raises(ValueError, match=r"README.md: expected one pair of markers"):
+    with pytest.raises(ValueError, match=r"README.md: has blocks \[\], not"):
         headline.update(copy, RESULTS)
 
 
@@ -59,7 +58,7 @@ def test_no_size_of_table_4_is_chosen(tmp_path: Path) -> None:
 
 
 def test_nothing_is_bold_where_the_paper_fails(tmp_path: Path) -> None:
-    records = make_records(seeds=range(10), scenarios=["4"], losses=["H", "SH"])
+    records = make_records(seeds=range(10), scenarios=["4"], losses=[H, SH])
     for record in records:
         record["metrics"]["success"] = 1.0
     text = headline.headline(write(tmp_path, records))
@@ -74,8 +73,8 @@ def test_a_table_is_whole_if_every_cell_of_the_paper_has_its_runs(tmp_path: Path
     for some, missing in (
         (records, "2, 3, 4, 5"),
         ([*records, extra], "2, 3, 4, 5"),
-        ([r for r in records if r["loss"] == "SH"], "1, 2, 3, 4, 5"),
-        ([r for r in records if r["loss"] == "SH" or r["seed"]], "1, 2, 3, 4, 5"),
+        ([r for r in records if r["loss"] == SH], "1, 2, 3, 4, 5"),
+        ([r for r in records if r["loss"] == SH or r["seed"]], "1, 2, 3, 4, 5"),
     ):
         text = headline.headline(write(tmp_path, some))
         assert text.endswith(f"not wholly recorded yet: {missing}.\n")
