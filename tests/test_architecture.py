@@ -26,7 +26,8 @@ BELOW: dict[str, set[str]] = {
     "worlds": {"data", "features", "registry"},
     "environment": {"the public names"},
     "experiments": {
-        *("the public names", "environment", "features", "files", "metrics", "models", "data"),
+        *("the public names", "environment", "features", "files", "losses", "metrics", "models"),
+        *("data", "registry", "worlds"),
     },
     "render": {"data"},
     "planning": {"data", "environment", "experiments", "files", "models", "worlds"},
@@ -35,7 +36,7 @@ BELOW: dict[str, set[str]] = {
     "demo": {"environment", "experiments", "files", "losses", "planning", "report", "worlds"},
     "cli": {
         *("the public names", "bench", "data", "demo", "environment", "experiments", "files"),
-        *("planning", "render", "report", "worlds"),
+        *("losses", "planning", "render", "report", "worlds"),
     },
 }
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
@@ -44,13 +45,12 @@ OPTIONAL = {
     Path("cli/bench.py"): {"matplotlib"},
     Path("cli/data.py"): {"rich"},
     Path("cli/demo.py"): {"PIL", "rich", "safetensors", "sklearn"},
-    Path("cli/demo_watch.py"): {"rich"},
     Path("cli/doctor.py"): {"rich"},
     Path("cli/pictures.py"): {"rich"},
     Path("cli/plan.py"): {"PIL"},
     Path("cli/plans.py"): {"rich"},
-    Path("cli/reproduce.py"): {"rich"},
     Path("cli/tables.py"): {"rich"},
+    Path("cli/training.py"): {"rich"},
     Path("cli/watch.py"): {"rich"},
     Path("bench/contenders.py"): {"cut_cross_entropy", "pykeops"},
     Path("bench/exponentials.py"): {"triton"},

@@ -93,7 +93,9 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     config = space.config
     print(f"network    {space.path}")
-    trained = f"{config.loss}, seed {config.seed}, scenario {config.scenario} of {config.table}"
+    trained = (
+        f"{config.loss}, seed {config.seed}, scenario {config.scenario} of {config.experiment}"
+    )
     print(f"           {trained}")
     with LatentPlanner(space.model, space.world, encoding=options.encoding) as planner:
         print(planner.health())

@@ -102,10 +102,10 @@ def _training(options: argparse.Namespace, predicate: str) -> list[str]:
     scenarios = fastest_scenarios()
     if not steps or int(steps[0]) not in scenarios:
         return [*command, "--preset", "quick", "--rule", f"{predicate}(...) :- ..."]
-    preset, config = scenarios[int(steps[0])]
+    preset, config, data = scenarios[int(steps[0])]
     command += ["--preset", preset]
     if options.facts:
-        return [*command, "--scenarios", f"{predicate}-{config.data.train}-random"]
+        return [*command, "--scenarios", f"{predicate}-{data.train}-random"]
     command += ["--scenarios", config.scenario]
     recorded = records.read(options.results / f"{config.experiment}.jsonl")
     if any((r["loss"], r["scenario"]) == (config.loss, config.scenario) for r in recorded):

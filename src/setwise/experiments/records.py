@@ -55,7 +55,7 @@ def upgraded(record: Record) -> Record:
         return record
     record = {"schema": SCHEMA, "experiment": record["table"], **record}
     del record["table"]
-    record["loss"] = _LOSSES.get(record.get("loss"), record.get("loss"))
+    record |= _named(record)
     if isinstance(record.get("config"), dict):
         record["config"] = upgraded_config(record["config"])
     return record
@@ -66,7 +66,7 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
     new = dict(config)
     if "table" in new:
         new = {"experiment": new.pop("table"), **new}
-    new["loss"] = _LOSSES.get(new.get("loss"), new.get("loss"))
+    new |= _named(new)
     if isinstance(new.get("trained"), dict) and "table" in new["trained"]:
         trained = dict(new["trained"])
         new["trained"] = {"experiment": trained.pop("table"), **trained}
@@ -82,6 +82,11 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(network, dict) and network.get("kind") == "autoencoder":
         new["network"] = {"start_at_prototypes": False} | network
     return new
+
+
+def _named(saved: dict[str, Any]) -> dict[str, Any]:
+    """The loss by the name of its function, where one was recorded by its symbol."""
+    return {"loss": _LOSSES[saved["loss"]]} if saved.get("loss") in _LOSSES else {}
 
 
 def record_of(config: Config, metrics: dict[str, float], history: dict[str, list[float]]) -> Record:

@@ -52,7 +52,7 @@ def record_plan(
         "valid": report.valid,
         "network": {
             "file": space.path.name,
-            "table": config.table,
+            "table": config.experiment,
             "scenario": config.scenario,
             "loss": config.loss,
             "seed": config.seed,
