@@ -18,7 +18,7 @@ def themed(colour: str) -> str:
     """A colour for CSS and SVG: the same hue, dark enough on a light page, light enough on a dark.
 
     >>> themed("#000080")
-    'light-dark(#000080, #6767ff)'
+    'light-dark(#000080, #7676ff)'
     """
     return f"light-dark({_readable(colour, LIGHT)}, {_readable(colour, DARK)})"
 
