@@ -120,11 +120,12 @@ def train_experiment(
     require_folders(options)
     logs = _logs(options.tensorboard)
     console = Console(stderr=True)
-    configs = experiment.configs(
-        options.seeds,
-        chosen_scenarios(options, experiment.name, experiment.scenarios),
-        chosen_losses(options, experiment.losses),
-    )
+    scenarios = chosen_scenarios(options, experiment.name, experiment.scenarios)
+    losses = chosen_losses(options, experiment.losses)
+    try:
+        configs = experiment.configs(options.seeds, scenarios, losses)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     check(configs)
     sheet = experiment.sheet
     try:
