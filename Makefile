@@ -51,8 +51,8 @@ bench: $(STAMP)
 # Numbers and pictures of the documents, made anew from the records.
 docs: $(STAMP)
 	$(BIN)/python docs/figures/loss_surfaces.py
-	$(BIN)/python docs/figures/kernels.py
-	$(BIN)/python docs/figures/results.py
+	$(BIN)/python -m tools.kernels
+	$(BIN)/python -m tools.results
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.

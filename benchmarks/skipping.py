@@ -105,16 +105,16 @@ def measure_one(
 
 
 def visited(step: Callable[[], object]) -> dict[str, float]:
-    """The share of its tiles that a walk visits, by what it gives a gradient to."""
+    """The share of its tiles that a loop visits, by what it gives a gradient to."""
     shares = {}
 
     def watched(
-        kept: Tensor, M: int, N: int, F: int, tiles: Tiles, owns_keys: bool, per_split: int
+        kept: Tensor, M: int, N: int, F: int, tiles: Tiles, rows_are_keys: bool, per_split: int
     ) -> tuple[Tensor, Tensor]:
-        listed, count = tiles_to_visit(kept, M, N, F, tiles, owns_keys, per_split)
-        owners, others = (N, M) if owns_keys else (M, N)
-        everything = len(kept) * blocks_in(owners, tiles.a) * blocks_in(others, tiles.c)
-        shares["logits" if owns_keys else "target"] = count.sum().item() / everything
+        listed, count = tiles_to_visit(kept, M, N, F, tiles, rows_are_keys, per_split)
+        rows, columns = (N, M) if rows_are_keys else (M, N)
+        everything = len(kept) * blocks_in(rows, tiles.a) * blocks_in(columns, tiles.c)
+        shares["logits" if rows_are_keys else "target"] = count.sum().item() / everything
         return listed, count
 
     with patch.object(engine, "tiles_to_visit", watched):

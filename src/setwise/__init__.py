@@ -1,8 +1,16 @@
 """setwise: losses, metrics and tools for neural networks whose output is a set."""
 
-from setwise import metrics
+from setwise import losses, metrics
 from setwise.data.sets import mask_sets, pad_sets, shuffle_sets, unpad_sets
-from setwise.features import Bernoulli, Categorical, Features, Gaussian
+from setwise.features import (
+    Angle,
+    Bernoulli,
+    Categorical,
+    Family,
+    Features,
+    Gaussian,
+    Poisson,
+)
 from setwise.losses import (
     AssignmentCrossEntropyLoss,
     HausdorffLoss,
@@ -17,17 +25,21 @@ from setwise.losses import (
 )
 
 __all__ = [
+    "Angle",
     "AssignmentCrossEntropyLoss",
     "Bernoulli",
     "Categorical",
+    "Family",
     "Features",
     "Gaussian",
     "HausdorffLoss",
     "OrderedCrossEntropyLoss",
+    "Poisson",
     "SetAverageLoss",
     "SetCrossEntropyLoss",
     "assignment_cross_entropy",
     "hausdorff",
+    "losses",
     "mask_sets",
     "metrics",
     "ordered_cross_entropy",

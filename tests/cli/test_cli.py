@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from setwise.report.paper import TABLES
 
 from repository import ROOT
 from setwise import cli
@@ -24,7 +25,6 @@ from setwise.experiments import store
 from setwise.experiments.config import Config, Loss, Schedule
 from setwise.experiments.recipes import RECIPES, table4
 from setwise.experiments.train import Progress
-from setwise.report.paper import TABLES
 from tiny_recipe import EPOCHS, RECIPE, tiny
 
 KEYS = ["loss", "scenario", "paper", "best", "median", "worst", "runs"]

@@ -33,7 +33,11 @@ def parsers(
 
 def words(parser: argparse.ArgumentParser) -> list[str]:
     """What is typed for a command, after ``setwise``; with what it cannot do without."""
-    needed = {"setwise reproduce": ["table1"], "setwise rules ask": ["neighbor2(a,b,c)"]}
+    needed = {
+        "setwise plan": ["puzzle"],
+        "setwise reproduce": ["table1"],
+        "setwise rules ask": ["neighbor2(a,b,c)"],
+    }
     return [*parser.prog.split()[1:], *needed.get(parser.prog, [])]
 
 

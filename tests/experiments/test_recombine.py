@@ -22,10 +22,11 @@ from recombination import (
     TRAIN,
     some_sets,
 )
-from setwise.experiments.config import Autoencoder, PuzzleData, RulesData, Schedule
+from setwise.experiments.config import Schedule
 from setwise.experiments.ensemble import Batch
+from setwise.experiments.networks import Autoencoder
 from setwise.experiments.recombine import Recombination, nearest_sets
-from setwise.experiments.task import Task, load_task
+from setwise.experiments.tasks import PuzzleData, RulesData, Task
 from setwise.experiments.train import StoppedError, Training
 from setwise.features import Bernoulli, Categorical, Features
 
@@ -113,7 +114,7 @@ def test_a_batch_asks_for_what_it_shows() -> None:
 @pytest.mark.parametrize("data", [PuzzleData(states=20, train=10), RulesData(train=20, test=5)])
 def test_data_without_looks_are_refused(data: PuzzleData | RulesData) -> None:
     with pytest.raises(ValueError, match=r"recombined 0.5 needs data whose inputs are the sets"):
-        Recombination(load_task(data), 0.5, DONORS, CPU)
+        Recombination(data.load(), 0.5, DONORS, CPU)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_elements_need_a_look_and_a_place(features: Features) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_training_recombines(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    monkeypatch.setattr(type(CONFIG.data), "load", lambda *_: TASK)
     network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
     schedule = replace(CONFIG.schedule, recombined=share)
     training = Training([replace(CONFIG, network=network, schedule=schedule)], "cpu")
@@ -141,7 +142,7 @@ def test_training_recombines(share: float, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_stopped_training_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    monkeypatch.setattr(type(CONFIG.data), "load", lambda *_: TASK)
     network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
     schedule = replace(CONFIG.schedule, epochs=4, evaluations=4, recombined=0.5)
     config = replace(CONFIG, network=network, schedule=schedule)
@@ -157,7 +158,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
 
 def test_a_schedule_says_how_many_donors_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """With two, an element has its own look or that of one other, in whatever epoch."""
-    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    monkeypatch.setattr(type(CONFIG.data), "load", lambda *_: TASK)
     network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
     two = replace(CONFIG, network=network, schedule=Schedule(1, 20, recombined=1.0, donors=2))
     recombine = Training([two], "cpu")._batch._recombine

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import agreement
 import setwise as sw
-from walks import set_processors, watch_walks
+from splits import set_sm_count, watch_visits
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -188,16 +188,16 @@ def test_the_same_bits_in_half_precision(shape: Any, dtype: torch.dtype) -> None
 
 
 @pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
+def visits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
     """Those that have a list, as small sets have here too."""
     from setwise.kernels.triton import skipping
 
-    monkeypatch.setattr(skipping, "LEAST_PRODUCTS", 0)
-    return watch_walks(monkeypatch)
+    monkeypatch.setattr(skipping, "MIN_PRODUCTS", 0)
+    return watch_visits(monkeypatch)
 
 
-def left_out_most(walks: list[tuple[Tensor, int]]) -> bool:
-    return all(visited < 0.5 * everything for visited, everything in walks)
+def left_out_most(visits: list[tuple[Tensor, int]]) -> bool:
+    return all(visited < 0.5 * everything for visited, everything in visits)
 
 
 def separated(N: int, F: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -232,10 +232,10 @@ def test_skipping_changes_less_than_rounding(
     kind: str,
     temperature: float,
     masked: bool,
-    walks: list[tuple[Tensor, int]],
+    visits: list[tuple[Tensor, int]],
     precision: Callable[[str], None],
 ) -> None:
-    """Where most tiles are left out, and walks are split."""
+    """Where most tiles are left out, and loops are split."""
     N, dtype = 2048, torch.bfloat16 if kind == "bfloat16" else torch.float32
     precision("highest" if kind == "bfloat16" else kind)
     z, x = separated(N, F, dtype)
@@ -248,10 +248,10 @@ def test_skipping_changes_less_than_rounding(
             "weight": (position % 7).float()[None],
         }
     on = loss_and_both_gradients(z, x, **options)
-    assert len(walks) == 2
-    assert left_out_most(walks)
+    assert len(visits) == 2
+    assert left_out_most(visits)
     off = loss_and_both_gradients(z, x, skip_negligible=False, **options)
-    assert len(walks) == 2
+    assert len(visits) == 2
     assert torch.equal(on[0], off[0])
     for got, all_tiles in zip(on[1:], off[1:], strict=True):
         assert all_tiles.abs().max() > 0
@@ -263,17 +263,17 @@ def test_skipping_changes_less_than_rounding(
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
-def test_skipping_in_whole_walks(
-    temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
+def test_skipping_in_whole_loops(
+    temperature: float, visits: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_processors(monkeypatch, 1)
+    set_sm_count(monkeypatch, 1)
     z, x = separated(2048, 40)
     on, off = (
         loss_and_both_gradients(z, x, temperature=temperature, skip_negligible=skip)
         for skip in (True, False)
     )
-    assert len(walks) == 2
-    assert left_out_most(walks)
+    assert len(visits) == 2
+    assert left_out_most(visits)
     torch.testing.assert_close(on, off, rtol=1e-6, atol=1e-6)
 
 
@@ -323,19 +323,19 @@ def test_the_host_is_measured_part_by_part() -> None:
 
 
 @pytest.mark.parametrize("where", [0, 1], ids=["input", "target"])
-def test_a_nan_is_not_skipped(where: int, walks: list[tuple[Tensor, int]]) -> None:
+def test_a_nan_is_not_skipped(where: int, visits: list[tuple[Tensor, int]]) -> None:
     leaves = separated(2048, 40)
     with torch.no_grad():
         leaves[where][0, 7, 3] = torch.nan
     on, off = (loss_and_both_gradients(*leaves, skip_negligible=skip) for skip in (True, False))
-    assert len(walks) == 2
+    assert len(visits) == 2
     assert on[1].isnan().all()
     assert all(torch.equal(a.isnan(), b.isnan()) for a, b in zip(on, off, strict=True))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_lists_in_a_cuda_graph(
-    temperature: float, walks: list[tuple[Tensor, int]], precision: Callable[[str], None]
+    temperature: float, visits: list[tuple[Tensor, int]], precision: Callable[[str], None]
 ) -> None:
     """Made anew in each replay: captured where every tile matters, replayed where few do."""
     precision("medium")
@@ -349,17 +349,17 @@ def test_lists_in_a_cuda_graph(
         for _ in range(3):
             loss_and_both_gradients(z, x, temperature=temperature)
     torch.cuda.current_stream().wait_stream(side)
-    walks.clear()
+    visits.clear()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = loss_and_both_gradients(z, x, temperature=temperature)
     graph.replay()
-    assert len(walks) == 2
-    assert all(visited == everything for visited, everything in walks)
+    assert len(visits) == 2
+    assert all(visited == everything for visited, everything in visits)
     with torch.no_grad():
         z.copy_(confident)
     graph.replay()
-    assert left_out_most(walks)
+    assert left_out_most(visits)
     expected = loss_and_both_gradients(z, x, temperature=temperature)
     assert all(torch.equal(a, b) for a, b in zip(captured, expected, strict=True))
 
@@ -485,13 +485,13 @@ def test_the_host_never_waits(
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_the_host_does_not_wait_for_lists_of_tiles(
-    temperature: float, walks: list[tuple[Tensor, int]], no_synchronisation: Callable[[], None]
+    temperature: float, visits: list[tuple[Tensor, int]], no_synchronisation: Callable[[], None]
 ) -> None:
     z, x = separated(2048, 40)
     weight = torch.ones(1, 2048).cuda()
     no_synchronisation()
     loss_and_both_gradients(z, x, temperature=temperature, weight=weight)
-    assert len(walks) == 2
+    assert len(visits) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from setwise.experiments.graph import Repeated
 from torch import Tensor
 
 from recombination import CONFIG, CPU, DONORS, ROWS, TASK
 from setwise.experiments.ensemble import Batch
-from setwise.experiments.graph import Repeated
 from setwise.experiments.recombine import Recombination
 
 CUDA = torch.device("cuda")

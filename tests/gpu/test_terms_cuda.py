@@ -1,4 +1,4 @@
-"""What the walks of a step hand on, compiled: anchors of points, and a logsumexp in bits."""
+"""What the loops of a step hand on, compiled: anchors of points, and a logsumexp in bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 @pytest.mark.parametrize("ahead", [0.0, 50.0, 100.0, 300.0])
 @pytest.mark.parametrize("N", [500, 512])
 def test_a_point_far_ahead(N: int, ahead: float) -> None:
-    """Of the keys that are looked at first, by more than float32 has room for."""
+    """Of the keys that are looked at first, by more than float32 has smem for."""
     generator = torch.Generator("cuda").manual_seed(0)
     shapes = [(2, 70, 3), (2, N, 3), (2, N)]
     leaves = [torch.rand(shape, generator=generator, device="cuda") for shape in shapes]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import setwise as sw
 
-SIZES = [4, 70]  # one program per set, and walks over tiles
+SIZES = [4, 70]  # one program per set, and loops over tiles
 
 
 def _both_engines(z: Tensor, x: Tensor, **options: Any) -> list[tuple[Tensor, Tensor]]:

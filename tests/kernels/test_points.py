@@ -50,7 +50,7 @@ def test_keys_far_below_zero(below: float) -> None:
 
 
 @pytest.mark.parametrize("score", [0.0, -300.0])
-def test_what_is_looked_at_is_barred(score: float) -> None:
+def test_what_is_looked_at_is_masked(score: float) -> None:
     leaves = operands()
     leaves[2][0] = -math.inf
     leaves[2][0, UNSEEN] = score

@@ -17,9 +17,9 @@ from torch import Tensor
 
 import setwise as sw
 from setwise.bench import document
-from setwise.kernels import dispatch, operators
+from setwise.kernels import dispatch, matmul_precision, operators
+from splits import set_sm_count, watch_splits, watch_visits
 from tf32 import held_by_tf32
-from walks import set_processors, watch_splits, watch_walks
 
 pytest.importorskip("triton")
 
@@ -27,7 +27,7 @@ from setwise.kernels.triton import engine, skipping, tiles
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
-    # NumPy would have warned of log(0), for a walk over masked keys alone, and of NaN.
+    # NumPy would have warned of log(0), for a loop over masked keys alone, and of NaN.
     pytest.mark.filterwarnings(
         "ignore:(divide by zero|invalid value|All-NaN slice) encountered:RuntimeWarning"
     ),
@@ -40,13 +40,13 @@ SHAPES = [(2, 160, 330, 40), (1, 160, 330, 70)]
 
 @pytest.fixture(autouse=True)
 def small_sets_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skipping, "LEAST_PRODUCTS", 0)
-    monkeypatch.setattr(skipping, "LEAST_ELEMENTS", 0)
+    monkeypatch.setattr(skipping, "MIN_PRODUCTS", 0)
+    monkeypatch.setattr(skipping, "MIN_ELEMENTS", 0)
 
 
 @pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
-    return watch_walks(monkeypatch)
+def visits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
+    return watch_visits(monkeypatch)
 
 
 def separated(B: int, M: int, N: int, F: int) -> tuple[Tensor, Tensor]:
@@ -97,44 +97,44 @@ def agree(z: Tensor, x: Tensor, extra: float = 1e-5, **options: Any) -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_separated_sets(shape: Shape, temperature: float, walks: list[tuple[Tensor, int]]) -> None:
+def test_separated_sets(shape: Shape, temperature: float, visits: list[tuple[Tensor, int]]) -> None:
     agree(*separated(*shape), temperature=temperature)
-    assert len(walks) == 2  # to the logits and to the target
-    assert all(0 < visited < 0.75 * everything for visited, everything in walks)
+    assert len(visits) == 2  # to the logits and to the target
+    assert all(0 < visited < 0.75 * everything for visited, everything in visits)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_nothing_is_skipped_where_all_pairs_matter(
-    shape: Shape, walks: list[tuple[Tensor, int]]
+    shape: Shape, visits: list[tuple[Tensor, int]]
 ) -> None:
     z, x = confused(*shape)
     on, off = loss_and_gradients(z, x), loss_and_gradients(z, x, skip=False)
-    assert len(walks) == 2
-    assert all(visited == everything for visited, everything in walks)
+    assert len(visits) == 2
+    assert all(visited == everything for visited, everything in visits)
     assert all(torch.equal(a, b) for a, b in zip(on, off, strict=True))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_in_tf32(
-    temperature: float, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
+    temperature: float, visits: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where 256 features have blocks of their own, of float16 or of tf32."""
-    monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
+    monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: "tf32")
     sets = (held_by_tf32(t) for t in separated(1, 300, 520, 256))
     agree(*sets, extra=2e-3, temperature=temperature)
-    assert len(walks) == 2
-    assert all(visited < 0.75 * everything for visited, everything in walks)
+    assert len(visits) == 2
+    assert all(visited < 0.75 * everything for visited, everything in visits)
 
 
-def test_in_float16(walks: list[tuple[Tensor, int]]) -> None:
+def test_in_float16(visits: list[tuple[Tensor, int]]) -> None:
     agree(*(t.half() for t in separated(1, 300, 520, 256)), extra=2e-3)
-    assert len(walks) == 2
-    assert all(visited < 0.75 * everything for visited, everything in walks)
+    assert len(visits) == 2
+    assert all(visited < 0.75 * everything for visited, everything in visits)
 
 
 @pytest.mark.parametrize("data", [separated, confused])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[Tensor, int]]) -> None:
+def test_masks_and_weights(shape: Shape, data: Any, visits: list[tuple[Tensor, int]]) -> None:
     B, M, N, _ = shape
     generator = torch.Generator().manual_seed(0)
     outputs, targets = (torch.rand(B, size, generator=generator) < 0.8 for size in (N, M))
@@ -142,27 +142,27 @@ def test_masks_and_weights(shape: Shape, data: Any, walks: list[tuple[Tensor, in
     weight = torch.rand(B, M, generator=generator)
     agree(*data(*shape), weight=weight, input_valid=outputs, target_valid=targets)
     # Outputs that may not be chosen fill a block, and weigh exactly nothing.
-    assert all(visited < everything for visited, everything in walks)
+    assert all(visited < everything for visited, everything in visits)
 
 
 @pytest.mark.parametrize("data", [separated, confused])
 @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
-def test_a_walk_that_is_split(
+def test_a_loop_that_is_split(
     temperature: float,
     data: Any,
-    walks: list[tuple[Tensor, int]],
+    visits: list[tuple[Tensor, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each piece has a list; sums are split where they would be without, so bits are the same."""
-    set_processors(monkeypatch, 50)
-    pieces = watch_splits(monkeypatch)
+    """Each split has a list; sums are split where they would be without, so bits are the same."""
+    set_sm_count(monkeypatch, 50)
+    splits = watch_splits(monkeypatch)
     z, x = data(1, 300, 700, 40)
     on, off = (loss_and_gradients(z, x, skip, temperature=temperature) for skip in (True, False))
-    assert min(pieces) > 1
-    assert max(pieces) > 2
+    assert min(splits) > 1
+    assert max(splits) > 2
     assert all(torch.equal(a, b) for a, b in zip(on, off, strict=True))
-    assert len(walks) == 2
-    assert all((visited < everything) == (data is separated) for visited, everything in walks)
+    assert len(visits) == 2
+    assert all((visited < everything) == (data is separated) for visited, everything in visits)
 
 
 def layout(name: str) -> Tensor:
@@ -185,7 +185,7 @@ def test_what_may_be_lost(name: str, precision: str, monkeypatch: pytest.MonkeyP
     softplus(c) with each. The weight of c = 1 is about 2^-47, that of c = 2 about 2^-65; the cutoff
     for 512 outputs is 2^-49.
     """
-    monkeypatch.setattr(engine, "precision", lambda dtype: precision)
+    monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: precision)
     kinds, generator = layout(name), torch.Generator().manual_seed(0)
     targets = int(kinds.eq(0).sum())
     x = (torch.rand(1, targets, 40, generator=generator).argsort(dim=-1) < 20).float()
@@ -226,7 +226,7 @@ def test_unmatched_targets_spoil_no_more_than_their_own_tiles() -> None:
     weight[:, ::32] = 0
 
     def share(peaks: Tensor, weight: Tensor | None) -> float:
-        return float(skipping.matters(peaks, lse, weight, 640).float().mean())
+        return float(skipping.significant_tiles(peaks, lse, weight, 640).float().mean())
 
     assert share(peaks, None) < 0.9 * share(peaks_alone, None)
     # And where they weigh nothing they spoil nothing.
@@ -259,7 +259,7 @@ def blocked(values: Tensor, rows: int, columns: int, filling: float = -math.inf)
 def record_of(scores: Tensor, F: int) -> Tensor:
     """Peaks and lags, from all scores at once."""
     (_, M, N), rows = scores.shape, skipping.PEAK_QUERIES.value
-    columns = skipping.product_blocks(M, N, F)[1]
+    columns = skipping.matmul_blocks(M, N, F)[1]
     tops = blocked(scores, 1, columns).amax((3, 4))  # of each query in each block of keys
     lags = tops - tops.cummax(dim=2).values
     # Without any admissible key, a query weighs nothing.
@@ -267,23 +267,23 @@ def record_of(scores: Tensor, F: int) -> Tensor:
     return torch.stack([blocked(t, rows, 1).amax((3, 4)) for t in (tops, lags)], dim=1)
 
 
-@pytest.mark.parametrize("processors", [1, 50], ids=["whole", "split"])
-def test_what_is_recorded(processors: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 128 keys, whether a tile has as many or less; pieces of a walk share no record."""
-    set_processors(monkeypatch, processors)
-    pieces = watch_splits(monkeypatch)
+@pytest.mark.parametrize("sm_count", [1, 50], ids=["whole", "split"])
+def test_what_is_recorded(sm_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 128 keys, whether a tile has as many or less; splits of a loop share no record."""
+    set_sm_count(monkeypatch, sm_count)
+    splits = watch_splits(monkeypatch)
     z, x = confused(2, 300, 640, 40)
     scores = x @ z.mT - torch.nn.functional.softplus(z).sum(-1).unsqueeze(1)
     lse, peaks = recorded(z, x)
     assert peaks.shape == (2, 2, 10, 5)
-    assert (pieces[0] > 1) == (processors > 1)
+    assert (splits[0] > 1) == (sm_count > 1)
     bias = -torch.nn.functional.softplus(z).sum(-1)
     assert torch.equal(lse, operators.logsumexp(x, z, bias, "triton", False)[0])
     exact = record_of(scores, 40)
     torch.testing.assert_close(peaks[:, 0], exact[:, 0], rtol=1e-5, atol=1e-4)
-    if processors == 1:
+    if sm_count == 1:
         torch.testing.assert_close(peaks[:, 1], exact[:, 1], rtol=1e-5, atol=1e-4)
-    else:  # each piece begins anew, and so knows less
+    else:  # each split begins anew, and so knows less
         assert (peaks[:, 1] >= exact[:, 1] - 1e-4).all()
     torch.testing.assert_close(lse, scores.logsumexp(-1))
 
@@ -306,28 +306,33 @@ def test_lists_are_those_of_single_weights(some_weigh_nothing: bool) -> None:
         weights = weights.masked_fill(factor.eq(0).unsqueeze(-1), -math.inf)
     limit = -math.log(N) - skipping.CUTOFF_BITS * math.log(2)
     per_query = factor if some_weigh_nothing else None
-    kept = skipping.matters(record_of(scores, F), lse, per_query, N)
-    for a, c, owns_keys in [(128, 64, True), (128, 32, False), (32, 16, True), (64, 256, False)]:
-        walk = tiles.Tiles(a=a, c=c, f=0, d=0, warps=1, stages=1)
-        others = M if owns_keys else N
-        rows, columns = (c, a) if owns_keys else (a, c)
+    kept = skipping.significant_tiles(record_of(scores, F), lse, per_query, N)
+    for a, c, rows_are_keys in [
+        (128, 64, True),
+        (128, 32, False),
+        (32, 16, True),
+        (64, 256, False),
+    ]:
+        loop = tiles.Tiles(a=a, c=c, f=0, d=0, warps=1, stages=1)
+        columns = M if rows_are_keys else N
+        rows, columns = (c, a) if rows_are_keys else (a, c)
         needed = ~(blocked(weights, rows, columns) < limit).all(-1).all(-1)
-        needed = needed.mT if owns_keys else needed
-        for per_split in (others, 2 * c):
-            per_piece = tiles.blocks_in(per_split, c)
-            listed, count = skipping.tiles_to_visit(kept, M, N, F, walk, owns_keys, per_split)
+        needed = needed.mT if rows_are_keys else needed
+        for per_split in (columns, 2 * c):
+            per_split_tiles = tiles.blocks_in(per_split, c)
+            listed, count = skipping.tiles_to_visit(kept, M, N, F, loop, rows_are_keys, per_split)
             assert listed.shape[:3] == count.shape
-            assert listed.shape[3] == per_piece
+            assert listed.shape[3] == per_split_tiles
             assert 0 < needed.sum() <= count.sum() < needed.numel()
             for b in range(B):
-                for owner in range(needed.shape[1]):
+                for row in range(needed.shape[1]):
                     visited = [
-                        piece * per_piece + at
-                        for piece, how_many in enumerate(count[b, owner].tolist())
-                        for at in listed[b, owner, piece, :how_many].tolist()
+                        split * per_split_tiles + at
+                        for split, how_many in enumerate(count[b, row].tolist())
+                        for at in listed[b, row, split, :how_many].tolist()
                     ]
                     assert visited == sorted(set(visited))
-                    assert set(needed[b, owner].nonzero().flatten().tolist()) <= set(visited)
+                    assert set(needed[b, row].nonzero().flatten().tolist()) <= set(visited)
 
 
 class RecordedError(Exception):
@@ -370,7 +375,7 @@ class TestPyTorch:
 
     @pytest.mark.parametrize("dynamic", [False, True])
     def test_compiled(
-        self, dynamic: bool, walks: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
+        self, dynamic: bool, visits: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Found by an import, which is no part of a compiled call on a device.
         monkeypatch.setattr(dispatch, "_interprets", lambda: True)
@@ -382,11 +387,11 @@ class TestPyTorch:
         compiled = torch.compile(loss, fullgraph=True, dynamic=dynamic, backend="aot_eager")
         leaf = z.clone().requires_grad_()
         (grad,) = torch.autograd.grad(compiled(leaf, x), leaf)
-        assert walks
-        assert walks[0][0] < walks[0][1]
+        assert visits
+        assert visits[0][0] < visits[0][1]
         torch.testing.assert_close(grad, loss_and_gradients(z, x)[1], rtol=1e-4, atol=1e-4)
 
-    def test_transformed(self, walks: list[tuple[Tensor, int]]) -> None:
+    def test_transformed(self, visits: list[tuple[Tensor, int]]) -> None:
         z, x = separated(2, 300, 520, 40)
 
         def loss(z: Tensor, x: Tensor, skip: bool) -> Tensor:
@@ -402,11 +407,11 @@ class TestPyTorch:
 
         for gradient in (gradient_of_each, gradient_of_all):
             torch.testing.assert_close(gradient(True), gradient(False))
-        assert len(walks) == 2
-        assert all(visited < everything for visited, everything in walks)
+        assert len(visits) == 2
+        assert all(visited < everything for visited, everything in visits)
 
     @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
-    def test_second_derivatives(self, temperature: float, walks: list[tuple[Tensor, int]]) -> None:
+    def test_second_derivatives(self, temperature: float, visits: list[tuple[Tensor, int]]) -> None:
         z, x = separated(1, 300, 520, 40)
         results = []
         for impl in ("triton", "reference"):
@@ -423,15 +428,15 @@ class TestPyTorch:
             results.append([value, *grads, *torch.autograd.grad(mixture, (leaf, weight))])
         torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
         # To the logits, then of the gradient to the weight, which is the loss of each target.
-        assert len(walks) == 2
-        assert all(visited < everything for visited, everything in walks)
+        assert len(visits) == 2
+        assert all(visited < everything for visited, everything in visits)
 
 
 def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     """benchmarks/skipping.py without its clock, and without bfloat16; the documents read it."""
     script = Path(__file__).parents[2] / "benchmarks" / "skipping.py"
     records = runpy.run_path(str(script))["records"]
-    monkeypatch.setattr(engine, "precision", lambda dtype: "tf32")
+    monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: "tf32")
     memory = iter(range(1000, 0, -1))
     for name, instead in {
         "seconds": lambda step, device: 0.001,
@@ -446,10 +451,10 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     # Blocks of 128 and 64: in the same order, each of the latter needs one of the former.
     share = {"random": 1.0, "confident, same order": 0.5, "confident, random order": 1.0}
     for row in rows:
-        walks = ["logits", "target"] if row["gradients"] == "both" else ["logits"]
-        assert list(row["visited"]) == walks
+        visits = ["logits", "target"] if row["gradients"] == "both" else ["logits"]
+        assert list(row["visited"]) == visits
         if row["data"] in share:
-            assert row["visited"] == dict.fromkeys(walks, share[row["data"]])
+            assert row["visited"] == dict.fromkeys(visits, share[row["data"]])
         else:
             assert all(0.5 <= visited <= 1 for visited in row["visited"].values())
     text = document.skipping(record)

@@ -1,4 +1,4 @@
-"""What the walks of a step hand on, in Triton's interpreter: the logsumexp, in bits or not."""
+"""What the loops of a step hand on, in Triton's interpreter: the logsumexp, in bits or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
-from walks import set_processors, watch_splits
+from splits import set_sm_count, watch_splits
 
 pytest.importorskip("triton")
 
@@ -32,32 +32,32 @@ def level(request: pytest.FixtureRequest) -> Iterator[str]:
     torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.parametrize(("processors", "N"), [(1, 300), (50, 600)])
+@pytest.mark.parametrize(("sm_count", "N"), [(1, 300), (50, 600)])
 @pytest.mark.parametrize("F", [3, 16, 300])
 def test_targets_without_any_output_weigh_nothing(
-    F: int, processors: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
+    F: int, sm_count: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their logsumexp, -inf, is kept as +inf; a walk in one piece and in several does so."""
-    set_processors(monkeypatch, processors)
-    pieces = watch_splits(monkeypatch)
+    """Their logsumexp, -inf, is kept as +inf; a loop that is split and one that is not do so."""
+    set_sm_count(monkeypatch, sm_count)
+    splits = watch_splits(monkeypatch)
     generator = torch.Generator().manual_seed(F)
     logits = torch.randn(2, N, F, generator=generator)
     target = torch.rand(2, 8, F, generator=generator)
     valid = torch.tensor([[False], [True]]).repeat(1, N)
     forward = engine.bernoulli_forward(target, logits, valid, None, -1.0, False, True)
-    assert (pieces[0] > 1) == (N == 600)
-    sums, bias, lse, _, precision, base_2, forms = forward
+    assert (splits[0] > 1) == (N == 600)
+    sums, bias, lse, _, precision, base_2, operands = forward
     assert sums.sum(dim=1)[0] == math.inf
     assert lse[0].eq(math.inf).all()
     assert lse[1].isfinite().all()
     to_logits, _ = engine.gradients(
-        logits, target, bias, lse, (None, 0, -1.0), owns_keys=True, sigmoid=True,
-        level=precision, base_2=base_2, forms=forms,
+        logits, target, bias, lse, (None, 0, -1.0), rows_are_keys=True, sigmoid=True,
+        precision=precision, base_2=base_2, operands=operands,
     )  # fmt: skip
-    swapped = forms.swapped() if forms is not None and F > 4 else None
+    swapped = operands.swapped() if operands is not None and F > 4 else None
     to_target, _ = engine.gradients(
-        target, logits, lse, bias, (None, 0, -1.0), owns_keys=False,
-        level=precision, base_2=base_2, forms=swapped,
+        target, logits, lse, bias, (None, 0, -1.0), rows_are_keys=False,
+        precision=precision, base_2=base_2, operands=swapped,
     )  # fmt: skip
     for gradient in (to_logits, to_target):
         assert gradient[0].eq(0).all()
@@ -82,14 +82,14 @@ def test_the_only_output_that_matters_has_a_weight_of_one(best: float, F: int, l
     assert loss.item() == pytest.approx(-80 * F * best, rel=1e-6)
 
 
-@pytest.mark.parametrize(("processors", "N"), [(1, 256), (1, 255), (50, 512), (50, 600)])
+@pytest.mark.parametrize(("sm_count", "N"), [(1, 256), (1, 255), (50, 512), (50, 600)])
 @pytest.mark.parametrize("F", [3, 100])
 def test_full_tiles_have_no_masks(
-    F: int, processors: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
+    F: int, sm_count: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one piece and in several."""
-    set_processors(monkeypatch, processors)
-    pieces = watch_splits(monkeypatch)
+    """In one loop and split."""
+    set_sm_count(monkeypatch, sm_count)
+    splits = watch_splits(monkeypatch)
     generator = torch.Generator().manual_seed(F)
     target, logits = (torch.rand(1, n, F, generator=generator) for n in (128, N))
 
@@ -103,7 +103,7 @@ def test_full_tiles_have_no_masks(
     for ours, exact in pairs:
         error = (ours.double() - exact).abs().max() / exact.abs().max()
         assert error < tolerance
-    assert (pieces[0] > 1) == (processors == 50)
+    assert (splits[0] > 1) == (sm_count == 50)
 
 
 # Of 6 parts each; and how many the kernel may add up. Of more than 256 features it never does.
@@ -122,7 +122,7 @@ def test_the_loss_is_the_sum_of_all_its_parts(
 ) -> None:
     """The kernel of the gradient adds them up, a few at a time, or else PyTorch does."""
     monkeypatch.setattr(weights, "PARTS_AT_ONCE", type(weights.PARTS_AT_ONCE)(4))
-    monkeypatch.setattr(engine, "MOST_PARTS", most)
+    monkeypatch.setattr(engine, "MAX_PARTS", most)
     totals, plan = [], plans.gradients
     monkeypatch.setattr(plans, "gradients", lambda *args: totals.append(args[-1]) or plan(*args))
     (B, _, F), generator = shape, torch.Generator().manual_seed(0)

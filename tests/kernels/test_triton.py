@@ -18,18 +18,19 @@ from torch import Tensor
 
 import setwise as sw
 from setwise.kernels import dispatch, operators, reference
+from splits import set_sm_count, watch_splits
 from tf32 import cut_off, held_by_tf32
-from walks import set_processors, watch_splits
 
 pytest.importorskip("triton")
 
 from setwise.kernels import bernoulli
-from setwise.kernels.triton import engine, forms, tiles
+from setwise.kernels.triton import engine, tiles
 from setwise.kernels.triton.launch import Launcher
+from setwise.kernels.triton.operands import round_and_pad
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
-    # NumPy would have warned of log(0), for a walk over masked keys alone, and of 0/0, not used.
+    # NumPy would have warned of log(0), for a loop over masked keys alone, and of 0/0, not used.
     pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
 ]
 Shape = tuple[int, int, int, int]  # sets, queries or targets, keys or outputs, features
@@ -79,15 +80,15 @@ def compare(call: Callable[..., list[Tensor]], leaves: list[Tensor], extra: floa
 
 
 def operands(B: int, M: int, N: int, F: int, masked: bool = False) -> list[Tensor]:
-    """Queries, keys, bias; if masked, some keys are barred, and of many all but the last."""
+    """Queries, keys, bias; if masked, some keys are masked, and of many all but the last."""
     generator = torch.Generator().manual_seed(B + 10 * M + 100 * N + 1000 * F)
     shapes = [(B, M, F), (B, N, F), (B, N)]
     queries, keys, bias = (torch.randn(shape, generator=generator) for shape in shapes)
     if masked:
-        barred = torch.rand(B, N, generator=generator) < 0.4
-        barred[:, : max(0, N - 4)] |= N > 256
-        barred[:, -1] = False
-        bias = bias.masked_fill(barred, -math.inf)
+        masked = torch.rand(B, N, generator=generator) < 0.4
+        masked[:, : max(0, N - 4)] |= N > 256
+        masked[:, -1] = False
+        bias = bias.masked_fill(masked, -math.inf)
     return [queries, keys, bias]
 
 
@@ -102,17 +103,15 @@ def value_and_gradients(impl: Any, *leaves: Tensor) -> list[Tensor]:
 # block (F <= 64), that take several, and whose gradient does (F > 256).
 SHAPES = [(2, 5, 7, 1), (1, 16, 32, 3), (1, 9, 300, 4), (2, 5, 7, 5), (2, 70, 140, 16)]
 SHAPES += [(2, 70, 140, 70), (1, 20, 70, 300)]
-# Walks long enough to be split, over the keys and over the queries.
-LONG = [(1, 5, 1030, 2), (1, 520, 5, 3), (1, 130, 600, 33), (1, 20, 600, 70), (1, 300, 66, 70)]
-BARE = [(shape, 3, False) for shape in SHAPES + LONG[2:]]
-MASKED = [(shape, 50, True) for shape in SHAPES + LONG]
+# Loops long enough to be split, over the keys and over the queries.
+NOT_BF16 = [(1, 5, 1030, 2), (1, 520, 5, 3), (1, 130, 600, 33), (1, 20, 600, 70), (1, 300, 66, 70)]
+BARE = [(shape, 3, False) for shape in SHAPES + NOT_BF16[2:]]
+MASKED = [(shape, 50, True) for shape in SHAPES + NOT_BF16]
 
 
-@pytest.mark.parametrize(("shape", "processors", "masked"), BARE + MASKED, ids=str)
-def test_engine(
-    shape: Shape, processors: int, masked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_processors(monkeypatch, processors)
+@pytest.mark.parametrize(("shape", "sm_count", "masked"), BARE + MASKED, ids=str)
+def test_engine(shape: Shape, sm_count: int, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_sm_count(monkeypatch, sm_count)
     leaves = operands(*shape, masked=masked)
     compare(value_and_gradients, leaves)
     index = operators.argmax(*leaves, "triton")
@@ -144,26 +143,26 @@ def test_engine_in_every_precision(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "others", "copy"),
+    ("dtype", "columns", "copy"),
     [(torch.float32, 16, 4), (torch.bfloat16, 64, 0)],  # the latter needs none
 )
-def test_tiles_of_256_features_fit_the_device(dtype: torch.dtype, others: int, copy: int) -> None:
-    """Owners, for each stage the others and their copy, ones, and 1 KiB, as an H200 has."""
+def test_tiles_of_256_features_fit_the_device(dtype: torch.dtype, columns: int, copy: int) -> None:
+    """Rows, for each stage the columns and their copy, ones, and 1 KiB, as an H200 has."""
     chosen = partial(tiles.backward_tiles, 32768, 32768, 256, dtype, "tf32")
-    walk = chosen(232448)
-    assert (walk.a, walk.c) == (128, others)
-    step = walk.c * (dtype.itemsize * walk.f + copy * walk.d)
-    needed = dtype.itemsize * (walk.a * walk.f + walk.c * 16) + walk.stages * step + 1024
-    assert chosen(needed) == walk
+    loop = chosen(232448)
+    assert (loop.a, loop.c) == (128, columns)
+    step = loop.c * (dtype.itemsize * loop.f + copy * loop.d)
+    needed = dtype.itemsize * (loop.a * loop.f + loop.c * 16) + loop.stages * step + 1024
+    assert chosen(needed) == loop
     # A device with less has the tiles of other numbers of features, less of which stay at hand.
     assert chosen(needed - 1).f == 32
 
 
 def test_tiles_of_100_features_fit_any_device() -> None:
     """All features stay at hand if they are of 16 bits: even 99 KiB are enough."""
-    walk = tiles.backward_tiles(300, 300, 100, torch.float16, "tf32", 99 * 1024)
-    assert walk.f == walk.d == 128
-    assert tiles.bytes_needed(walk, torch.float16) <= 99 * 1024
+    loop = tiles.backward_tiles(300, 300, 100, torch.float16, "tf32", 99 * 1024)
+    assert loop.f == loop.d == 128
+    assert tiles.smem_bytes(loop, torch.float16) <= 99 * 1024
 
 
 @pytest.mark.parametrize("F", [3, 6])
@@ -252,15 +251,15 @@ SPLIT += [((1, 300, 300, 40), precision) for precision in ("highest", "medium", 
 
 @pytest.mark.parametrize(("shape", "precision"), SPLIT, ids=str)
 @pytest.mark.usefixtures("gradient_is_computed")
-def test_set_cross_entropy_in_split_walks(
+def test_set_cross_entropy_in_split_loops(
     shape: Shape,
     precision: str,
     set_precision: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Few sets on a large device; the share of the sigmoid is added when all pieces are there."""
-    set_processors(monkeypatch, 50)
-    pieces = watch_splits(monkeypatch)
+    """Few sets on a large device; the share of the sigmoid is added when all splits are there."""
+    set_sm_count(monkeypatch, 50)
+    splits = watch_splits(monkeypatch)
     leaves = arguments(*shape)
     if precision == "float16":
         leaves = [t.half() for t in leaves]
@@ -272,10 +271,10 @@ def test_set_cross_entropy_in_split_walks(
     compare(loss_to(0, 1, reduction="none", **masks(*shape)), leaves, extra)
     compare(loss_to(0), leaves[:2], extra)
     # Forward, to the logits and to the target; then the first two again.
-    assert len(pieces) >= 3
-    assert max(pieces) > 1
+    assert len(splits) >= 3
+    assert max(splits) > 1
     if shape[1] == shape[2]:
-        assert min(pieces) > 1
+        assert min(splits) > 1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -362,19 +361,19 @@ def test_small_sets_in_tf32(set_precision: Callable[[str], None]) -> None:
     compare(loss_to(0), [held_by_tf32(t) for t in arguments(2, 20, 30, 9)], HALF)
 
 
-@pytest.mark.parametrize("processors", [1, 50], ids=["whole", "split"])
+@pytest.mark.parametrize("sm_count", [1, 50], ids=["whole", "split"])
 @pytest.mark.parametrize("temperature", [1.0, 1.5], ids=["fused", "general"])
 @pytest.mark.parametrize("shape", [(1, 20, 100), (1, 140, 100), (1, 140, 301)], ids=str)
 def test_numbers_are_rounded_to_tf32(
     shape: tuple[int, int, int],
     temperature: float,
-    processors: int,
+    sm_count: int,
     set_precision: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tensor cores would cut them off, always to one side. They find nothing left to cut off."""
     set_precision("medium")
-    set_processors(monkeypatch, processors)
+    set_sm_count(monkeypatch, sm_count)
     cut = cut_off(monkeypatch)
     z, x = (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     x = x.sigmoid()
@@ -416,7 +415,7 @@ def test_what_rounds_to_tf32() -> None:
     x[0, 0, :7] = torch.tensor(given)
     bits = torch.tensor([0x7F7FFFFF, 0x7FC00000, 0x7FFFFFFF, 0x7F800001], dtype=torch.int32)
     x.view(torch.int32)[1, 2, -4:] = bits
-    rounded, other = forms.rows_of(x, x[:, :2].contiguous(), torch.float32)
+    rounded, other = round_and_pad(x, x[:, :2].contiguous(), torch.float32)
     assert rounded.shape == (2, 3, 304)
     assert other.shape == (2, 2, 304)
     assert rounded[0, 0, :7].tolist() == expected
@@ -431,29 +430,29 @@ def test_what_rounds_to_float16() -> None:
     given = [1 + 3 * 2**-12, -70000.0, 3e38, 65504.0, 2.0**-30, math.inf, -math.inf, math.nan]
     x = torch.zeros(1, 2, 301)
     x[0, 1, -8:] = torch.tensor(given)
-    rounded, _ = forms.rows_of(x, x, torch.float16)
+    rounded, _ = round_and_pad(x, x, torch.float16)
     assert rounded.shape == (1, 2, 304)
     *numbers, nan = rounded[0, 1, 293:301].tolist()
     assert numbers == [1 + 2**-10, -65504.0, 65504.0, 65504.0, 0.0, math.inf, -math.inf]
     assert math.isnan(nan)
     half = torch.randn(1, 2, 301).half()
-    assert torch.equal(forms.rows_of(half, half, torch.float16)[0][..., :301], half)
+    assert torch.equal(round_and_pad(half, half, torch.float16)[0][..., :301], half)
 
 
 # NumPy would have warned of what the sigmoid does without harm.
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-@pytest.mark.parametrize("processors", [1, 50], ids=["whole", "split"])
+@pytest.mark.parametrize("sm_count", [1, 50], ids=["whole", "split"])
 @pytest.mark.parametrize("impossible", [-7e4, -1e9, -torch.finfo(torch.float32).max])
 @pytest.mark.usefixtures("gradient_is_computed")
 def test_logits_beyond_float16(
     impossible: float,
-    processors: int,
+    sm_count: int,
     set_precision: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where a feature cannot be there, and is not, nothing changes."""
     set_precision("medium")
-    set_processors(monkeypatch, processors)
+    set_sm_count(monkeypatch, sm_count)
     z, x, _ = arguments(1, 140, 150, 40)
     z, x = held_by_tf32(z), x.round()
     x[..., 0] = 0
@@ -596,10 +595,10 @@ def test_a_corrupted_gradient_is_caught(F: int, monkeypatch: pytest.MonkeyPatch)
     honest = engine.gradients
 
     def corrupted(*args: Any, **options: Any) -> tuple[Tensor, Tensor]:
-        d_owners, d_bias = honest(*args, **options)
+        d_rows, d_bias = honest(*args, **options)
         # The error is named to one digit: at 1e-4 it could be told as 9.99e-05.
-        d_owners.view(-1)[d_owners.abs().argmax()] *= 1 + 1.5e-4
-        return d_owners, d_bias
+        d_rows.view(-1)[d_rows.abs().argmax()] *= 1 + 1.5e-4
+        return d_rows, d_bias
 
     monkeypatch.setattr(engine, "gradients", corrupted)
     with pytest.raises(AssertionError, match="error 1"):

@@ -1,8 +1,7 @@
-"""The losses inside PyTorch's machinery: compile, transforms, autocast, modules, checks."""
+"""The losses inside PyTorch's machinery: compile, transforms, autocast, checks."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
-from setwise.kernels.rows import Take, put, rows, take
+from setwise.kernels.gather import Gather, gather, gather_elements, scatter_add
 
 CASES: list[tuple[Any, dict[str, Any]]] = [
     (sw.ordered_cross_entropy, {}),
@@ -113,46 +112,6 @@ def test_hessian_of_the_chunked_engine() -> None:
     torch.testing.assert_close(hessians[1], hessians[0])
 
 
-MODULES = {
-    sw.OrderedCrossEntropyLoss: sw.ordered_cross_entropy,
-    sw.SetCrossEntropyLoss: sw.set_cross_entropy,
-    sw.SetAverageLoss: sw.set_average,
-    sw.HausdorffLoss: sw.hausdorff,
-    sw.AssignmentCrossEntropyLoss: sw.assignment_cross_entropy,
-}
-CALL_ARGUMENTS = {"input", "target", "input_valid", "target_valid", "weight"}
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_modules_mirror_their_functions(module: Any) -> None:
-    """The same options with the same defaults, and the rest in forward."""
-    parameters = inspect.signature(MODULES[module]).parameters
-    options = {name: p.default for name, p in parameters.items() if name not in CALL_ARGUMENTS}
-    constructor = inspect.signature(module).parameters
-    assert {name: p.default for name, p in constructor.items()} == options
-    forward = inspect.signature(module.forward).parameters
-    assert set(forward) - {"self"} == CALL_ARGUMENTS
-    z, x, lengths = _arguments()
-    expected = MODULES[module](z, x, FEATURES, target_valid=lengths)
-    assert module(FEATURES)(z, x, target_valid=lengths) == expected
-
-
-@pytest.mark.parametrize(
-    ("module", "option"),
-    [
-        (sw.SetCrossEntropyLoss, {"temperature": 0.5}),
-        (sw.SetAverageLoss, {"directed": False}),
-        (sw.HausdorffLoss, {"directed": False}),
-        (sw.SetCrossEntropyLoss, {"reduction": "sum"}),
-        (sw.SetCrossEntropyLoss, {"impl": "chunked"}),
-    ],
-)
-def test_modules_forward_their_options(module: Any, option: dict[str, Any]) -> None:
-    z, x, _ = _arguments()
-    assert module(FEATURES, **option)(z, x) == MODULES[module](z, x, FEATURES, **option)
-    assert f"{next(iter(option))}={next(iter(option.values()))!r}" in repr(module(**option))
-
-
 class _Unreadable(Tensor):
     """A tensor that, like one on a busy GPU, must not be asked for its values."""
 
@@ -203,7 +162,7 @@ def test_a_nan_is_not_hidden_by_a_search_for_the_best(engine: Any) -> None:
     assert (index == 3).all()
 
 
-class TestRows:
+class TestGather:
     """Elements by their number: operators of ours that PyTorch's indexing is the measure of."""
 
     def test_as_indexing(self) -> None:
@@ -212,24 +171,26 @@ class TestRows:
         index = torch.randint(5, (3, 7), generator=generator)
         elements.requires_grad_()
         expected = elements[torch.arange(3).unsqueeze(-1), index]
-        assert Take.apply(elements, index).equal(expected)
+        assert Gather.apply(elements, index).equal(expected)
         weight = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
         grads = [
-            torch.autograd.grad((taken * weight).sum(), elements)[0]
-            for taken in (Take.apply(elements, index), expected)
+            torch.autograd.grad((gathered * weight).sum(), elements)[0]
+            for gathered in (Gather.apply(elements, index), expected)
         ]
         torch.testing.assert_close(grads[0], grads[1])
-        assert torch.autograd.gradgradcheck(lambda e: Take.apply(e, index).square(), (elements,))
+        assert torch.autograd.gradgradcheck(lambda e: Gather.apply(e, index).square(), (elements,))
 
     def test_operators_keep_their_promises(self) -> None:
         elements, index = torch.randn(3, 5, 2).mT.contiguous().mT, torch.randint(5, (3, 7))
-        torch.library.opcheck(take, (elements, index))
-        torch.library.opcheck(put, (torch.randn(3, 7, 2), index, 5))
+        torch.library.opcheck(gather, (elements, index))
+        torch.library.opcheck(scatter_add, (torch.randn(3, 7, 2), index, 5))
 
     def test_mapped(self) -> None:
         elements, index = torch.randn(4, 3, 5, 2), torch.randint(5, (4, 3, 7))
-        mapped = torch.vmap(Take.apply)(elements, index)
-        assert mapped.equal(torch.stack([rows(*one) for one in zip(elements, index, strict=True)]))
+        mapped = torch.vmap(Gather.apply)(elements, index)
+        assert mapped.equal(
+            torch.stack([gather_elements(*one) for one in zip(elements, index, strict=True)])
+        )
 
     def test_compiled(self) -> None:
         """As the operator, which is what keeps additions in order."""
@@ -240,8 +201,10 @@ class TestRows:
             return graph
 
         elements, index = torch.randn(3, 5, 2), torch.randint(5, (3, 7))
-        assert torch.compile(rows, backend=backend)(elements, index).equal(rows(elements, index))
-        assert "torch.ops.setwise.take" in seen[0]
+        assert torch.compile(gather_elements, backend=backend)(elements, index).equal(
+            gather_elements(elements, index)
+        )
+        assert "torch.ops.setwise.gather" in seen[0]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import torch
 
 import setwise as sw
 from oracle import SMALL, Oracle, distances
-from setwise.planning import PuzzleDomain
+from setwise.worlds import PuzzleWorld
 
 
 def test_the_oracle_is_exact() -> None:
-    for puzzle, bits in ((SMALL, 16), (SMALL, 40), (PuzzleDomain(3, 3), 100)):
+    for puzzle, bits in ((SMALL, 16), (SMALL, 40), (PuzzleWorld(3, 3), 100)):
         oracle = Oracle(puzzle, bits)
         configurations = puzzle.sample(500, seed=0)
         shuffled = sw.shuffle_sets(puzzle.objects(configurations))

@@ -13,7 +13,7 @@ import pytest
 from pictures import differing_pixels
 from repository import ROOT
 from setwise.experiments import store
-from setwise.planning import PuzzleDomain
+from setwise.worlds import PuzzleWorld
 
 FIGURES = runpy.run_path(str(ROOT / "docs" / "figures" / "plans.py"))
 SCRIPT = ROOT / "benchmarks" / "planning_encodings.py"
@@ -28,7 +28,7 @@ def test_the_page_shows_the_record() -> None:
 
 
 def test_the_benchmark_on_a_small_puzzle() -> None:
-    record = NAMES["measure"](PuzzleDomain(3, 2))
+    record = NAMES["measure"](PuzzleWorld(3, 2))
     assert [row["encoding"] for row in record["rows"]] == ["index", "bits", "full"]
     assert {row["outcome"] for row in record["rows"]} == {"solved"}
     assert len({row["cost"] for row in record["rows"]}) == 1

@@ -18,14 +18,14 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from setwise.kernels.triton import plans, points, tiles
-from setwise.kernels.triton.thirds import APART, row_length
+from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 
 CPU = torch.device("cpu")
 N = 4096
 # What elements are multiplied as.
-POINTERS = {"thirds": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
+POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
-TYPES = {"LONG": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8"}
+TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8"}
 TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
 
 
@@ -62,38 +62,38 @@ def planned(plan: Any, *args: Any) -> Any:
     return inspect.unwrap(plan)(*args)
 
 
-def walks(
-    precision: str, F: int, dtype: torch.dtype, owns_keys: bool, listed: bool
+def launches(
+    precision: str, F: int, dtype: torch.dtype, rows_are_keys: bool, listed: bool
 ) -> Iterator[tuple[str, Planned]]:
     """The launches of a training step, to one side, and what each is for."""
-    row = row_length(F) if F > points.MAX_FEATURES else F
+    f_padded = padded_features(F) if F > points.MAX_FEATURES else F
     forward = planned(
-        plans.logsumexp, CPU, 1, N, N, F, row, dtype, precision,
+        plans.logsumexp, CPU, 1, N, N, F, f_padded, dtype, precision,
         listed, True, False, precision != "tf32", dtype == torch.float16,
     )  # fmt: skip
     backward = planned(
-        plans.gradients, CPU, 1, N, N, F, row, dtype, precision,
-        owns_keys, owns_keys, owns_keys, False, listed, dtype == torch.float16,
-        owns_keys and F < 256,
+        plans.gradients, CPU, 1, N, N, F, f_padded, dtype, precision,
+        rows_are_keys, rows_are_keys, rows_are_keys, False, listed, dtype == torch.float16,
+        rows_are_keys and F < 256,
     )  # fmt: skip
-    yield "forward", forward.start
-    if backward.strips is None:
-        for launch in getattr(backward.start, "launchers", [backward.start]):
+    yield "forward", forward.launch
+    if backward.panels is None:
+        for launch in getattr(backward.launch, "launchers", [backward.launch]):
             yield f"backward of {launch.constants.get('QUERIES', 'any')} queries", launch
     else:
-        yield "weights", backward.strips.start
-        yield "backward", backward.start
+        yield "weights", backward.panels.launch
+        yield "backward", backward.launch
 
 
 def main() -> None:
-    capability, room = map(int, sys.argv[1:])
+    capability, smem = map(int, sys.argv[1:])
     plans.launcher = Planned
-    plans.shared_memory = tiles.shared_memory = lambda device: room
+    plans.shared_memory = tiles.shared_memory = lambda device: smem
     results = []
-    for kind, F, owns_keys, listed in (
-        ("thirds", 64, True, False),
-        ("thirds", 256, False, True),
-        ("thirds", 1000, True, True),
+    for kind, F, rows_are_keys, listed in (
+        ("bf16x6", 64, True, False),
+        ("bf16x6", 256, False, True),
+        ("bf16x6", 1000, True, True),
         ("float16", 92, True, False),
         ("float16", 92, False, True),
         ("float16", 256, True, False),
@@ -102,21 +102,22 @@ def main() -> None:
         ("tf32", 1000, False, True),
         ("tf32", 4, True, False),
     ):
-        precision = "float32" if kind == "thirds" else "tf32"
+        precision = "float32" if kind == "bf16x6" else "tf32"
         dtype = torch.float16 if kind == "float16" else torch.float32
-        for name, launch in walks(precision, F, dtype, owns_keys, listed):
+        for name, launch in launches(precision, F, dtype, rows_are_keys, listed):
             kernel = launch.compiled(capability, POINTERS[kind])
             results.append([f"{name}, {kind}, {F} features", *told(kernel)])
-    for kind, precision in (("thirds", "float32"), ("float16", "tf32")):
-        small = planned(plans.small_sets, 8, 64, 64, 128, True, True, True, True, precision)
-        kernel = small.start.compiled(capability, "*fp32")
+    for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
+        options = (True, True, True, True, precision)
+        small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)
+        kernel = small.launch.compiled(capability, "*fp32")
         results.append([f"small sets, {kind}", *told(kernel)])
     print(json.dumps(results))
 
 
 def told(kernel: Any) -> tuple[int, list[str]]:
     """Bytes of shared memory, and products that nothing should be added to."""
-    mark = f"maxNumImpreciseAcc = {APART.value}"
+    mark = f"maxNumImpreciseAcc = {NO_FUSED_ADD.value}"
     lines = [line for line in kernel.asm["ttgir"].splitlines() if mark in line]
     return kernel.metadata.shared, lines
 

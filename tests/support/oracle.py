@@ -10,9 +10,9 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
-from setwise.planning import PuzzleDomain
+from setwise.worlds import PuzzleWorld
 
-SMALL = PuzzleDomain(3, 2)
+SMALL = PuzzleWorld(3, 2)
 _ODD = 0x9E3779B1  # multiplying by an odd number modulo a power of two can be undone
 
 
@@ -23,7 +23,7 @@ class Oracle:
     some of these. The decoder answers in an order of its own.
     """
 
-    def __init__(self, puzzle: PuzzleDomain, bits: int) -> None:
+    def __init__(self, puzzle: PuzzleWorld, bits: int) -> None:
         self.puzzle, self.bits = puzzle, bits
         self.rank_bits = (puzzle.number_of_states - 1).bit_length()
         self.modulus = 2**self.rank_bits
@@ -78,7 +78,7 @@ class Blurred(Oracle):
 
 
 @cache
-def distances(puzzle: PuzzleDomain) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def distances(puzzle: PuzzleWorld) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """From the goal to every state, by SciPy; infinite where there is no way."""
     before, after = puzzle.transitions().numpy().T
     size = puzzle.number_of_states

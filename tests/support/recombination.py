@@ -9,7 +9,7 @@ from torch import Tensor
 
 from setwise.experiments.config import Schedule
 from setwise.experiments.recipes import table3
-from setwise.experiments.task import Task
+from setwise.experiments.tasks import Task
 from setwise.features import Bernoulli, Categorical, Features
 
 CPU = torch.device("cpu")
@@ -17,7 +17,9 @@ FEATURES = Features(Bernoulli(4), Categorical(6), Bernoulli(1))
 TRAIN, HELD_OUT, KINDS = 40, 10, 3
 DONORS = 32
 # In scenario 2 inputs are shuffled and targets are not.
-CONFIG = replace(table3.paper("2", "SH", seed=0), schedule=Schedule(epochs=1, batch=20))
+CONFIG = replace(
+    table3.paper("2", "set_cross_entropy", seed=0), schedule=Schedule(epochs=1, batch=20)
+)
 
 
 def some_sets(states: int = TRAIN + HELD_OUT) -> Tensor:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from setwise.data.blocksworld_archive import BlocksworldArchive
-from setwise.experiments.config import Autoencoder, BlocksData, Config, Loss, Schedule
-from setwise.experiments.recipes import table3
+from setwise.experiments.config import Config, Schedule
+from setwise.experiments.networks import Autoencoder
+from setwise.experiments.tasks import BlocksData
+from setwise.losses.table import find_loss
 
 CPU = torch.device("cpu")
 DATA = BlocksData(
@@ -38,17 +40,16 @@ def an_archive(seed: int = 0, states: int = 24) -> BlocksworldArchive:
 
 
 def config(
-    data: BlocksData, scenario: str = "4", loss: Loss = "SH", seed: int = 0, **schedule: Any
+    data: BlocksData, scenario: str = "4", loss: str = "SH", seed: int = 0, **schedule: Any
 ) -> Config:
     options = {"epochs": 2, "batch": 10, "learning_rate": 1e-2, "evaluations": 2}
-    shuffle_input, shuffle_target = table3.SCENARIOS[scenario]
     return Config(
-        table="table3-tiny",
+        experiment="table3-tiny",
         scenario=scenario,
-        loss=loss,
+        loss=find_loss(loss).name,
         seed=seed,
-        shuffle_input=shuffle_input,
-        shuffle_target=shuffle_target,
+        shuffle_input=scenario in ("2", "4"),
+        shuffle_target=scenario in ("3", "4"),
         data=data,
         network=Autoencoder(
             element_widths=(64, 64), widths=(64,), latent=32, decoder_width=64, dropout=0.0

@@ -77,13 +77,14 @@ def host_us() -> dict[str, dict[str, float]]:
 
 def _kernel(logits: Tensor, target: Tensor) -> Callable[[], object]:
     """The start of the kernel for small sets."""
-    from setwise.kernels.triton import engine, plans
+    from setwise.kernels import matmul_precision
+    from setwise.kernels.triton import plans
 
     (B, N, F), losses, gradient = logits.shape, logits.new_empty(len(logits)), logits.clone()
-    level = engine.precision(logits.dtype)
-    start, grid = plans.small_sets(B, N, N, F, False, False, False, True, level)
+    precision = matmul_precision.dot_precision(logits.dtype)
+    launch, grid = plans.small_set_cross_entropy(B, N, N, F, False, False, False, True, precision)
     tensors = (target, logits, losses, losses, losses, losses, losses, gradient)
-    return lambda: start(grid, tensors, (N, N, -1.0))
+    return lambda: launch(grid, tensors, (N, N, -1.0))
 
 
 def _times(call: Callable[[], object]) -> list[float]:

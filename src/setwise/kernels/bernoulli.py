@@ -15,17 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from setwise.kernels import matmul_precision
 from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
-from setwise.kernels.triton import engine, plans, points, small
-from setwise.kernels.triton.forms import formed
+from setwise.kernels.triton import engine, plans, points, small_sets
+from setwise.kernels.triton.operands import prepare_operands
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
 # multiplication to the backward pass. Autograd runs that in a thread of its own, where the host
 # takes longer to start kernels; while so few products are formed, that is what a step waits for.
 LIGHT_PRODUCTS = 2**33
-# A product of few features takes as long as one of this many: the exponential counts.
-LEAST_FEATURES = 64
+# A product of few features takes as not_bf16 as one of this many: the exponential counts.
+MIN_FEATURES = 64
 # Numbers of such a gradient, which is kept until the backward pass, in float32.
 LIGHT_NUMBERS = 2**24
 
@@ -55,11 +56,11 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         tracked = tracked and not needs[3]
         need_target, need_logits = tracked and needs[0], tracked and needs[1]
         elements = target, logits, valid, weight
-        if target.shape[1] <= small.MAX_ELEMENTS and logits.shape[1] <= small.MAX_ELEMENTS:
+        if max(target.shape[1], logits.shape[1]) <= small_sets.MAX_ELEMENTS:
             result = _small_forward(*elements, reduction, need_target, need_logits)
         else:
             result = _forward(*elements, reduction, skip_negligible, need_target, need_logits)
-        loss, saved, ctx.level, ctx.base_2 = result
+        loss, saved, ctx.precision, ctx.base_2 = result
         ctx.save_for_backward(*elements, *saved)
         return loss
 
@@ -69,26 +70,32 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
         if need_weight or torch.is_grad_enabled() or not _is_array(grad):
             return _general_backward(ctx, grad)
         target, logits, _, weight, bias, lse, peaks, ready = ctx.saved_tensors
-        d_target = d_logits = forms = None
+        d_target = d_logits = operands = None
         if need_logits and ready is not None:
             d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
             d_logits = d_logits if d_logits.dtype == logits.dtype else d_logits.to(logits.dtype)
         elif need_logits:
             incoming = _incoming(grad, ctx.reduction, logits.shape[0])
-            forms = formed(logits, target, ctx.level, True, bernoulli=True, gradient=True)
+            operands = prepare_operands(
+                logits, target, ctx.precision, True, bernoulli=True, gradient=True
+            )
             d_logits, _ = engine.gradients(
-                logits, target, bias, lse, incoming, owns_keys=True, sigmoid=True,
-                weight=weight, peaks=peaks, level=ctx.level, base_2=ctx.base_2, forms=forms,
+                logits, target, bias, lse, incoming, rows_are_keys=True, sigmoid=True,
+                weight=weight, peaks=peaks, precision=ctx.precision, base_2=ctx.base_2,
+                operands=operands,
             )  # fmt: skip
         if need_target:
             incoming = _incoming(grad, ctx.reduction, logits.shape[0])
-            if forms is not None and logits.shape[2] > points.MAX_FEATURES:
-                forms = forms.swapped()
+            if operands is not None and logits.shape[2] > points.MAX_FEATURES:
+                operands = operands.swapped()
             else:
-                forms = formed(target, logits, ctx.level, False, bernoulli=True, gradient=True)
+                operands = prepare_operands(
+                    target, logits, ctx.precision, False, bernoulli=True, gradient=True
+                )
             d_target, _ = engine.gradients(
-                target, logits, lse, bias, incoming, owns_keys=False,
-                weight=weight, peaks=peaks, level=ctx.level, base_2=ctx.base_2, forms=forms,
+                target, logits, lse, bias, incoming, rows_are_keys=False,
+                weight=weight, peaks=peaks, precision=ctx.precision, base_2=ctx.base_2,
+                operands=operands,
             )  # fmt: skip
         return d_target, d_logits, None, None, None, None, None
 
@@ -115,7 +122,7 @@ def _forward(
     factor = _factor(reduction, logits.shape[0])
     now = need_logits and _is_light(target, logits)
     record = skip_negligible and (need_target or need_logits)
-    sums, bias, lse, peaks, level, base_2, forms = engine.bernoulli_forward(
+    sums, bias, lse, peaks, precision, base_2, operands = engine.bernoulli_forward(
         target, logits, valid, weight, factor, record, prepare_gradient=now
     )
     ready = loss = None
@@ -123,20 +130,20 @@ def _forward(
         if reduction != "none":
             loss = torch.empty((), device=logits.device, dtype=torch.float32)
         ready, _ = engine.gradients(
-            logits, target, bias, lse, (None, 0, factor), owns_keys=True, sigmoid=True,
-            weight=weight, peaks=peaks, level=level, base_2=base_2, forms=forms,
+            logits, target, bias, lse, (None, 0, factor), rows_are_keys=True, sigmoid=True,
+            weight=weight, peaks=peaks, precision=precision, base_2=base_2, operands=operands,
             dtype=torch.float32, total=None if loss is None else (sums, loss),
         )  # fmt: skip
     if loss is None:
         loss = sums.sum(dim=-1) if reduction == "none" else sums.sum()
     if now and not need_target:
-        return loss, (None, None, None, ready), level, base_2
-    return loss, (bias, lse, peaks, ready), level, base_2
+        return loss, (None, None, None, ready), precision, base_2
+    return loss, (bias, lse, peaks, ready), precision, base_2
 
 
 def _is_light(target: Tensor, logits: Tensor) -> bool:
     B, N, F = logits.shape
-    products = B * target.shape[1] * N * max(F, LEAST_FEATURES)
+    products = B * target.shape[1] * N * max(F, MIN_FEATURES)
     return products <= LIGHT_PRODUCTS and B * N * F <= LIGHT_NUMBERS
 
 
@@ -157,9 +164,9 @@ def _small_forward(
         d_logits = torch.empty(B, N, F, device=device)
     if need_target:
         bias, lse = torch.empty(B, N, device=device), torch.empty(B, M, device=device)
-    level = engine.precision(logits.dtype)
-    start, grid = plans.small_sets(
-        B, M, N, F, valid is not None, weight is not None, need_target, need_logits, level
+    precision = matmul_precision.dot_precision(logits.dtype)
+    launch, grid = plans.small_set_cross_entropy(
+        B, M, N, F, valid is not None, weight is not None, need_target, need_logits, precision
     )
     tensors = (
         target,
@@ -171,10 +178,10 @@ def _small_forward(
         sums,
         d_logits,
     )
-    start(grid, tensors, (M, N, _factor(reduction, B)))
+    launch(grid, tensors, (M, N, _factor(reduction, B)))
     terms = (bias, lse) if need_target else (None, None)
     loss = sums if reduction == "none" else sums.sum()
-    return loss, (*terms, None, d_logits if need_logits else None), level, False
+    return loss, (*terms, None, d_logits if need_logits else None), precision, False
 
 
 def _is_array(grad: Tensor) -> bool:
@@ -191,7 +198,7 @@ def _factor(reduction: str, sets: int) -> float:
     return -1.0 / sets if reduction == "mean" else -1.0
 
 
-def _incoming(grad: Tensor, reduction: str, sets: int) -> engine.Incoming:
+def _incoming(grad: Tensor, reduction: str, sets: int) -> engine.IncomingGrad:
     """The gradient of each logsumexp, as `engine.gradients` takes it."""
     return grad.contiguous(), 1 if reduction == "none" else 0, _factor(reduction, sets)
 

@@ -3,8 +3,8 @@
 Legend: B sets, M queries, N keys, F features. A score is ``s_ij = queries_i . keys_j + bias_j``
 and its softmax weight ``p_ij = exp(s_ij - lse_i)``, where ``lse_i = logsumexp_j s_ij``.
 
-These are plain functions of tensors without autograd; `operators` ties them together. Each walks
-the tiles in a fixed order, so results are the same from run to run.
+These are plain functions of tensors without autograd; `operators` ties them together. Each
+visits the tiles in a fixed order, so results are the same from run to run.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def _steps(size: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 
-def _row_blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
+def _query_blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
     """Slices (sets, queries) whose scores against one tile of keys fill a tile."""
     B, M, _ = queries.shape
     tile_keys = min(keys.shape[1], TILE_KEYS)
-    rows = max(1, min(M, TILE_SCORES // tile_keys))
-    sets = max(1, TILE_SCORES // (rows * tile_keys))
+    queries_at_once = max(1, min(M, TILE_SCORES // tile_keys))
+    sets = max(1, TILE_SCORES // (queries_at_once * tile_keys))
     for b in _steps(B, sets):
-        for i in _steps(M, rows):
+        for i in _steps(M, queries_at_once):
             yield b, i
 
 
@@ -46,7 +46,7 @@ def _tile(queries: Tensor, keys: Tensor, bias: Tensor, b: slice, i: slice, j: sl
 def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     """``lse_i``, shape [B, M]."""
     lse = queries.new_full(queries.shape[:2], -math.inf)
-    for b, i in _row_blocks(queries, keys):
+    for b, i in _query_blocks(queries, keys):
         block = lse[b, i]
         for j in _key_blocks(keys):
             tile = _tile(queries, keys, bias, b, i, j)
@@ -78,12 +78,12 @@ def logsumexp_backward(
         d queries_i = g_i sum_j p_ij keys_j
         d keys_j    = sum_i g_i p_ij queries_i        d bias_j = sum_i g_i p_ij
 
-    What is not needed comes back with no rows at all.
+    What is not needed comes back with no queries_at_once at all.
     """
     d_queries = queries.new_zeros((queries if need_queries else queries[:, :0]).shape)
     d_keys = keys.new_zeros((keys if need_keys else keys[:, :0]).shape)
     d_bias = bias.new_zeros(bias.shape)
-    for b, i in _row_blocks(queries, keys):
+    for b, i in _query_blocks(queries, keys):
         for j in _key_blocks(keys):
             p = _weights(queries, keys, bias, lse, b, i, j).mul_(grad[b, i, None])
             if need_queries:
@@ -110,7 +110,7 @@ def logsumexp_double_backward(
     differentiate is ``sum_i g_i q_i`` where ``q_i = sum_j p_ij c_ij`` and
     ``c_ij = u_i . keys_j + v_j . queries_i + w_j``. Its derivative by the score is
     ``r_ij = g_i p_ij (c_ij - q_i)``; ``lse`` is not an independent variable here. The mean
-    ``q_i`` must be known before ``r_ij``, hence two walks over the tiles.
+    ``q_i`` must be known before ``r_ij``, hence two passes over the tiles.
     """
     u = torch.zeros_like(queries) if u is None else u
     v = torch.zeros_like(keys) if v is None else v
@@ -118,13 +118,13 @@ def logsumexp_double_backward(
     left, right = torch.cat([u, queries], dim=-1), torch.cat([keys, v], dim=-1)
 
     mean = grad.new_zeros(grad.shape)
-    for b, i in _row_blocks(queries, keys):
+    for b, i in _query_blocks(queries, keys):
         for j in _key_blocks(keys):
             p = _weights(queries, keys, bias, lse, b, i, j)
             mean[b, i] += p.mul_(_tile(left, right, w, b, i, j)).sum(dim=-1)
 
     d_queries, d_keys, d_bias = (t.new_zeros(t.shape) for t in (queries, keys, bias))
-    for b, i in _row_blocks(queries, keys):
+    for b, i in _query_blocks(queries, keys):
         for j in _key_blocks(keys):
             p = _weights(queries, keys, bias, lse, b, i, j).mul_(grad[b, i, None])
             r = _tile(left, right, w, b, i, j).sub_(mean[b, i, None]).mul_(p)
@@ -138,7 +138,7 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     """``argmax_j s_ij``, shape [B, M]; the first of equals."""
     best = queries.new_full(queries.shape[:2], -math.inf)
     index = torch.zeros(queries.shape[:2], dtype=torch.long, device=queries.device)
-    for b, i in _row_blocks(queries, keys):
+    for b, i in _query_blocks(queries, keys):
         for j in _key_blocks(keys):
             value, where = _tile(queries, keys, bias, b, i, j).max(dim=-1)
             better = (value > best[b, i]) | value.isnan()  # NaN wins, so that it is seen

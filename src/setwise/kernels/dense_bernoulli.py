@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import reference
-from setwise.kernels.precision import full_precision
+from setwise.kernels.autocast import no_autocast
 
 
 class DenseBernoulliLogSumExp(torch.autograd.Function):
@@ -34,7 +34,7 @@ class DenseBernoulliLogSumExp(torch.autograd.Function):
         target, logits, scores, lse = ctx.saved_tensors
         if ctx.needs_input_grad[0] or torch.is_grad_enabled():
             return _through_autograd(ctx, grad)
-        with full_precision(grad):
+        with no_autocast(grad):
             weights = torch.sub(scores, lse.unsqueeze(1)).exp_() * grad.unsqueeze(1)
             total, attracted = weights.sum(dim=2, keepdim=True), torch.bmm(weights, target)
             # sum_i w_ij (x_i - sigmoid(y_j))

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import operators, reference
+from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
-from setwise.kernels.precision import full_precision
 
 Engine = Literal["reference", "chunked", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
@@ -57,7 +57,7 @@ def logsumexp(
     With ``skip_negligible`` the backward pass may leave out tiles; see `triton.skipping`.
     """
     engine = choose(impl, queries, keys)
-    with full_precision(queries):
+    with no_autocast(queries):
         if engine == "reference":
             return reference.logsumexp(queries, keys, bias)
         return operators.differentiable_logsumexp(queries, keys, bias, engine, skip_negligible)
@@ -76,7 +76,7 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
 
 def dense_bernoulli_logsumexp(target: Tensor, logits: Tensor) -> Tensor:
     """``logsumexp_j(target_i . logits_j - sum softplus(logits_j))``, shape [B, M]."""
-    with full_precision(logits):
+    with no_autocast(logits):
         return DenseBernoulliLogSumExp.apply(target, logits)
 
 
@@ -102,7 +102,7 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:
     """``argmax_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M]; not differentiable."""
     engine = choose(impl, queries, keys)
     queries, keys, bias = queries.detach(), keys.detach(), bias.detach()
-    with full_precision(queries):
+    with no_autocast(queries):
         if engine == "reference":
             return reference.argmax(queries, keys, bias)
         return operators.argmax(queries, keys, bias, engine)
@@ -133,7 +133,7 @@ def _has_triton() -> bool:
 def _fits_triton(queries: Tensor, keys: Tensor) -> bool:
     """Whether positions inside one set fit the 32 bits the kernels count them with.
 
-    In full precision they read rows that are filled up (`triton.thirds.row_length`).
+    In full precision they read padded elements (`triton.bf16x6.padded_features`).
     """
     width = (queries.shape[2] + 15) // 16 * 16
     return queries.shape[1] * width < 2**31 and keys.shape[1] * width < 2**31

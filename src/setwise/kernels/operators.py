@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import chunked
-from setwise.kernels.precision import full_precision
+from setwise.kernels.autocast import no_autocast
 
 
 def _engine(name: str) -> Any:
@@ -36,7 +36,7 @@ def logsumexp(
     they are empty if not asked for, or where it does not pay.
     """
     peaks = None
-    with full_precision(queries):
+    with no_autocast(queries):
         if engine == "triton":
             lse, peaks = _engine(engine).logsumexp(queries, keys, bias, record)
         else:
@@ -57,7 +57,7 @@ def logsumexp_backward(
     engine: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     needs = (need_queries, need_keys)
-    with full_precision(queries):
+    with no_autocast(queries):
         if engine == "triton":
             seen = peaks if peaks.shape[1] else None
             return _engine(engine).logsumexp_backward(grad, queries, keys, bias, lse, seen, *needs)
@@ -75,7 +75,7 @@ def logsumexp_double_backward(
     bias: Tensor,
     lse: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    with full_precision(queries):
+    with no_autocast(queries):
         return chunked.logsumexp_double_backward(u, v, w, grad, queries, keys, bias, lse)
 
 

@@ -1,4 +1,4 @@
-"""Losses between a set of outputs and a set of targets: one function per file, modules beside."""
+"""Losses between a set of outputs and a set of targets: functions, modules, and their table."""
 
 from setwise.losses.assignment import assignment_cross_entropy
 from setwise.losses.hausdorff import hausdorff
@@ -8,20 +8,27 @@ from setwise.losses.modules import (
     OrderedCrossEntropyLoss,
     SetAverageLoss,
     SetCrossEntropyLoss,
+    SetLoss,
 )
 from setwise.losses.ordered import ordered_cross_entropy
 from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
+from setwise.losses.table import LOSSES, Loss, find_loss, register_loss
 
 __all__ = [
+    "LOSSES",
     "AssignmentCrossEntropyLoss",
     "HausdorffLoss",
+    "Loss",
     "OrderedCrossEntropyLoss",
     "SetAverageLoss",
     "SetCrossEntropyLoss",
+    "SetLoss",
     "assignment_cross_entropy",
+    "find_loss",
     "hausdorff",
     "ordered_cross_entropy",
+    "register_loss",
     "set_average",
     "set_cross_entropy",
 ]

@@ -17,9 +17,9 @@ from torch import Tensor
 from setwise.arguments import Sets, reduce_sets
 from setwise.features import Bernoulli, DotProduct, Features
 from setwise.kernels import dispatch
+from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
-from setwise.kernels.precision import full_precision
-from setwise.kernels.rows import rows
+from setwise.kernels.gather import gather_elements
 
 
 def set_cross_entropies(
@@ -91,22 +91,22 @@ def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
         base = factors.statistic.new_zeros(()) if factors.base is None else factors.base
         bias = _barred(base.expand(factors.statistic.shape[:2]), sets.target_valid)
         nearest = dispatch.argmax(factors.natural, factors.statistic, bias, impl)
-    with full_precision(sets.logits):
-        costs = sets.features.cost(sets.logits, rows(sets.target, nearest))
+    with no_autocast(sets.logits):
+        costs = sets.features.cost(sets.logits, gather_elements(sets.target, nearest))
     return _zero_unless(sets.output_valid, costs)
 
 
 def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
     """The cost of each target [B, M] with the output that ``matching`` [B, M] names for it."""
-    with full_precision(sets.logits):
-        costs = sets.features.cost(rows(sets.logits, matching), sets.target)
+    with no_autocast(sets.logits):
+        costs = sets.features.cost(gather_elements(sets.logits, matching), sets.target)
     return _zero_unless(sets.target_valid, costs)
 
 
 def pairwise_costs(sets: Sets) -> Tensor:
     """``H_ij`` of all pairs, [B, M, N], in full."""
     factors = _factors(sets)
-    with full_precision(sets.logits):
+    with no_autocast(sets.logits):
         costs = -dispatch.scores(factors.statistic, factors.natural, -factors.log_partition)
     return costs if factors.base is None else costs - factors.base.unsqueeze(-1)
 
@@ -157,7 +157,7 @@ def _target_weights(sets: Sets) -> Tensor:
 
 
 def _factors(sets: Sets) -> DotProduct:
-    with full_precision(sets.logits):
+    with no_autocast(sets.logits):
         return sets.features.dot_product(sets.logits, sets.target, sets.target_valid)
 
 

@@ -1,9 +1,21 @@
-"""The losses as modules: each stores the options of its function and forwards to it."""
+"""The losses as modules: each holds the settings of its function as attributes.
+
+Settings can be read and set at any time, as those of PyTorch's own losses::
+
+    loss = SetCrossEntropyLoss(temperature=10.0)
+    loss.temperature = 1.0
+
+A tensor among them (a temperature that changes between replays of a CUDA graph, say) is a buffer,
+and moves with ``.to()``. It is not part of the ``state_dict``, as no setting is: a checkpoint does
+not depend on how the loss was configured. A :class:`torch.nn.Parameter` is a parameter as usual,
+which is learned and saved.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -18,13 +30,39 @@ from setwise.losses.set_cross_entropy import set_cross_entropy
 
 
 class SetLoss(nn.Module):
-    """What the modules share: ``module(input, target, ...)`` is ``function(..., **options)``."""
+    """What the modules share: ``module(input, target, ...)`` is the function with its settings."""
 
-    function: Callable[..., Any]
+    function: ClassVar[Callable[..., Any]]
+    # The parameters of the function that are no arguments of a call.
+    settings: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, **options: Any) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "function" in vars(cls):
+            call = inspect.signature(cls.forward).parameters
+            parameters = inspect.signature(cls.function).parameters
+            cls.settings = tuple(
+                name
+                for name, parameter in parameters.items()
+                if name not in call and parameter.kind is not parameter.VAR_KEYWORD
+            )
+
+    def __init__(self, features: Features | None = None, *, reduction: Reduction = "mean") -> None:
         super().__init__()
-        self.options = options
+        self.features = features
+        self.reduction = reduction
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As usual, but a setting may change between a number, a tensor and a parameter."""
+        if name not in self.settings:
+            super().__setattr__(name, value)
+            return
+        if hasattr(self, name):
+            delattr(self, name)
+        if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+            self.register_buffer(name, value, persistent=False)
+        else:
+            super().__setattr__(name, value)
 
     def forward(
         self,
@@ -41,20 +79,17 @@ class SetLoss(nn.Module):
             input_valid=input_valid,
             target_valid=target_valid,
             weight=weight,
-            **self.options,
+            **{name: getattr(self, name) for name in self.settings},
         )
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.settings)
 
 
 class OrderedCrossEntropyLoss(SetLoss):
     """See :func:`setwise.ordered_cross_entropy`."""
 
     function = staticmethod(ordered_cross_entropy)
-
-    def __init__(self, features: Features | None = None, *, reduction: Reduction = "mean") -> None:
-        super().__init__(features=features, reduction=reduction)
 
 
 class SetCrossEntropyLoss(SetLoss):
@@ -71,50 +106,43 @@ class SetCrossEntropyLoss(SetLoss):
         self,
         features: Features | None = None,
         *,
-        temperature: float = 1.0,
+        temperature: float | Tensor = 1.0,
         reduction: Reduction = "mean",
         impl: Impl = "auto",
         skip_negligible: bool = True,
     ) -> None:
-        super().__init__(
-            features=features,
-            temperature=temperature,
-            reduction=reduction,
-            impl=impl,
-            skip_negligible=skip_negligible,
-        )
+        super().__init__(features, reduction=reduction)
+        self.temperature = temperature
+        self.impl = impl
+        self.skip_negligible = skip_negligible
 
 
-class SetAverageLoss(SetLoss):
+class _NearestLoss(SetLoss):
+    """What the losses of nearest outputs share: their settings."""
+
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        directed: bool = True,
+        reduction: Reduction = "mean",
+        impl: Impl = "auto",
+    ) -> None:
+        super().__init__(features, reduction=reduction)
+        self.directed = directed
+        self.impl = impl
+
+
+class SetAverageLoss(_NearestLoss):
     """See :func:`setwise.set_average`."""
 
     function = staticmethod(set_average)
 
-    def __init__(
-        self,
-        features: Features | None = None,
-        *,
-        directed: bool = True,
-        reduction: Reduction = "mean",
-        impl: Impl = "auto",
-    ) -> None:
-        super().__init__(features=features, directed=directed, reduction=reduction, impl=impl)
 
-
-class HausdorffLoss(SetLoss):
+class HausdorffLoss(_NearestLoss):
     """See :func:`setwise.hausdorff`."""
 
     function = staticmethod(hausdorff)
-
-    def __init__(
-        self,
-        features: Features | None = None,
-        *,
-        directed: bool = True,
-        reduction: Reduction = "mean",
-        impl: Impl = "auto",
-    ) -> None:
-        super().__init__(features=features, directed=directed, reduction=reduction, impl=impl)
 
 
 class AssignmentCrossEntropyLoss(SetLoss):
@@ -129,4 +157,5 @@ class AssignmentCrossEntropyLoss(SetLoss):
         return_matching: bool = False,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(features=features, return_matching=return_matching, reduction=reduction)
+        super().__init__(features, reduction=reduction)
+        self.return_matching = return_matching

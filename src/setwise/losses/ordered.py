@@ -6,7 +6,7 @@ from torch import Tensor
 
 from setwise.arguments import Reduction, check_call
 from setwise.features import Features
-from setwise.kernels.precision import full_precision
+from setwise.kernels.autocast import no_autocast
 from setwise.losses.costs import finish, weighted
 
 
@@ -43,7 +43,7 @@ def ordered_cross_entropy(
             f"elements: input {tuple(input.shape)}, target {tuple(target.shape)}"
         )
     targets, outputs = sets.masks()
-    with full_precision(sets.logits):
+    with no_autocast(sets.logits):
         costs = sets.features.cost(sets.logits, sets.target).masked_fill(~targets, 0.0)
     per_set = weighted(sets, costs).sum(dim=-1)
     return finish(sets, per_set, reduction, (targets & ~outputs).any(dim=-1))

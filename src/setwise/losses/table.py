@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +30,8 @@ class Loss:
     colour: str  # of its curves, as matplotlib and CSS read it: #rrggbb
     # Keyword arguments that a training may set, among them a temperature that falls.
     options: tuple[str, ...] = ()
+    # Whether a CUDA graph can hold it: it never waits for the device, nor looks at a value.
+    capturable: bool = False
 
     @property
     def name(self) -> str:
@@ -45,8 +49,18 @@ def register_loss(
     label: str | None = None,
     colour: str = "#7f7f7f",
     options: tuple[str, ...] = (),
+    capturable: bool = False,
 ) -> Loss:
     """Make a loss known by the name of its function, to be trained, tabled and drawn.
+
+    Args:
+        function: takes ``(input, target, features, *, reduction, **options)``, as
+            :func:`setwise.set_cross_entropy` does, and has a name of its own.
+        symbol: a few characters, for the heads of columns; by default the name. No two losses have
+            the same.
+        label: a few words; by default the name.
+        colour: of its curves, ``#rrggbb``.
+        options: keyword arguments of the function that a training may set.
 
     >>> import setwise as sw
     >>> def twice(*args, **options):
@@ -54,26 +68,59 @@ def register_loss(
     >>> register_loss(twice, symbol="2SH", colour="#8c564b").label
     'twice'
     """
-    name = function.__name__
-    entry = Loss(function, symbol or name, label or name.replace("_", " "), colour, options)
+    name = getattr(function, "__name__", None)
+    if not callable(function) or not isinstance(name, str) or not name.isidentifier():
+        raise TypeError(
+            f"loss: expected a function with a name, got {function!r}; define it by def"
+        )
+    if not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
+        raise ValueError(f"loss: {name!r}: expected a colour as #rrggbb, got {colour!r}")
+    unknown = [option for option in options if not _takes(function, option)]
+    if isinstance(options, str) or unknown:
+        raise ValueError(
+            f"loss: {name!r}: expected options that are keyword arguments of the function, got "
+            f"{options!r}"
+        )
+    label = label or name.replace("_", " ")
+    entry = Loss(function, symbol or name, label, colour, options, capturable)
+    for other in LOSSES.values():
+        if other.name != name and {entry.symbol, name} & {other.symbol, other.name}:
+            raise ValueError(
+                f"loss: {name!r}: the symbol {entry.symbol!r} is taken, by {other.name}; give it "
+                f"another: register_loss(..., symbol=...)"
+            )
     LOSSES.add(name, entry)
     return entry
 
 
 def find_loss(name: str) -> Loss:
-    """The loss of a name or of a symbol, as a user may type either."""
+    """The loss of a name or of a symbol, as a user may type either.
+
+    >>> find_loss("SH").name
+    'set_cross_entropy'
+    """
     by_symbol = {loss.symbol: loss for loss in LOSSES.values()}
     return by_symbol[name] if name in by_symbol else LOSSES[name]
 
 
-register_loss(ordered_cross_entropy, symbol="H", label="cross entropy", colour="#7f7f7f")
-register_loss(
-    set_cross_entropy,
-    symbol="SH",
-    label="set cross entropy",
-    colour="#dc143c",
-    options=("temperature",),
-)
-register_loss(set_average, symbol="A1H", label="set average", colour="#1f77b4")
-register_loss(hausdorff, symbol="H1H", label="Hausdorff", colour="#ff7f0e")
-register_loss(assignment_cross_entropy, symbol="AH", label="best assignment", colour="#2ca02c")
+def _takes(function: Callable[..., Any], option: str) -> bool:
+    parameters = inspect.signature(function).parameters
+    any_keyword = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return option in parameters or any_keyword
+
+
+for _function, _symbol, _label, _colour, _options, _capturable in (
+    (ordered_cross_entropy, "H", "cross entropy", "#7f7f7f", (), True),
+    (set_cross_entropy, "SH", "set cross entropy", "#dc143c", ("temperature",), True),
+    (set_average, "A1H", "set average", "#1f77b4", (), True),
+    (hausdorff, "H1H", "Hausdorff", "#ff7f0e", (), True),
+    (assignment_cross_entropy, "AH", "best assignment", "#2ca02c", (), False),
+):
+    register_loss(
+        _function,
+        symbol=_symbol,
+        label=_label,
+        colour=_colour,
+        options=_options,
+        capturable=_capturable,
+    )

@@ -26,7 +26,7 @@ class Launcher:
         self._values = tuple(constants.values())
         # Newer releases of Triton may no longer fuse multiplications and additions by default.
         self._options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
-        self._starters: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+        self._compiled: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
 
     def __call__(
         self,
@@ -55,11 +55,11 @@ class Launcher:
             *[t.dtype for t in tensors],
             *([p & 15 for p in pointers] if misaligned else ()),
         )
-        starter = self._starters.get(key)
+        starter = self._compiled.get(key)
         if starter is None:
             _require_arrays(tensors)
             compiled = self._kernel[grid](*tensors, *numbers, **self._constants, **self._options)
-            self._starters[key] = compiled.run, compiled.function, compiled.packed_metadata
+            self._compiled[key] = compiled.run, compiled.function, compiled.packed_metadata
             return
         run, function, metadata = starter
         stream = torch._C._cuda_getCurrentRawStream(device)
@@ -68,7 +68,7 @@ class Launcher:
         run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *self._values)
 
 
-class InTurn:
+class LaunchSequence:
     """Several launchers, each started with the same arguments."""
 
     def __init__(self, *launchers: Launcher) -> None:

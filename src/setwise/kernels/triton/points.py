@@ -1,12 +1,12 @@
 """Kernels for elements of at most MAX_FEATURES features, such as points in space.
 
-Legend: M queries, N keys, F features. An owner is a row that a program keeps (A); the others (C)
-are walked over, and come transposed, [F, stride] of float32, so that neighbours load together and
-nothing is converted on the way.
+Legend: M queries, N keys, F features. Of the score matrix, or of its transpose, a program keeps a
+block of rows (A) and loops over the columns (C). Those come transposed, [F, stride] of float32, so
+that neighbours load together and nothing is converted on the way.
 
 A dot product of so few terms is cheaper as multiply-adds than as a padded matrix product, and is
 exact in float32. The exponential is then the dearest step, so nothing else may be dear: maxima and
-sums are kept per slot of the tile and reduced once, after the walk.
+sums are kept per slot of the tile and reduced once, after the loop.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ import triton.language as tl
 from setwise.kernels.triton.weights import (
     LN_2,
     LOG2_E,
-    anchored,
-    of_query,
-    of_set,
+    finite_max,
+    lse_for_backward,
+    query_grad,
+    set_grad,
     store_total,
     term,
     weighted_sum,
-    without_weight,
 )
 
 MAX_FEATURES = 4
 
 
 @triton.jit
-def _owner(A, a, a_ok, f: tl.constexpr, F: tl.constexpr):
-    """Feature f of the owners in units of log 2. Loaded before a walk: loads are not hoisted."""
+def _row_feature(A, a, a_ok, f: tl.constexpr, F: tl.constexpr):
+    """Feature f of the rows in units of log 2. Loaded before a loop: loads are not hoisted."""
     if f < F:
         return tl.load(A + a * F + f, mask=a_ok, other=0.0).to(tl.float32) * LOG2_E
     return tl.zeros([a.shape[0]], tl.float32)
 
 
 @triton.jit
-def _column(C, c, c_ok, f: tl.constexpr, F: tl.constexpr, stride):
-    """Feature f of the others."""
+def _feature(C, c, c_ok, f: tl.constexpr, F: tl.constexpr, stride):
+    """Feature f of the columns."""
     if f < F:
         return tl.load(C + f * stride + c, mask=c_ok, other=0.0)
     return tl.zeros([c.shape[0]], tl.float32)
@@ -47,7 +47,7 @@ def _column(C, c, c_ok, f: tl.constexpr, F: tl.constexpr, stride):
 
 @triton.jit
 def _scores(start, a0, a1, a2, a3, c0, c1, c2, c3, F: tl.constexpr):
-    """``start + sum_f a_f c_f``, shape [owners, others]."""
+    """``start + sum_f a_f c_f``, shape [rows, columns]."""
     s = start + a0[:, None] * c0[None, :]
     if F > 1:
         s += a1[:, None] * c1[None, :]
@@ -59,13 +59,13 @@ def _scores(start, a0, a1, a2, a3, c0, c1, c2, c3, F: tl.constexpr):
 
 
 @triton.jit
-def _column_scores(
+def _key_scores(
     K, BIAS, j, j_ok, stride, q0, q1, q2, q3, F: tl.constexpr
 ):  # fmt: skip
     """Scores of the queries and the keys j in units of log 2; -inf where there is no key."""
     bias = term(BIAS, j, j_ok, False) * LOG2_E
-    k0, k1 = _column(K, j, j_ok, 0, F, stride), _column(K, j, j_ok, 1, F, stride)
-    k2, k3 = _column(K, j, j_ok, 2, F, stride), _column(K, j, j_ok, 3, F, stride)
+    k0, k1 = _feature(K, j, j_ok, 0, F, stride), _feature(K, j, j_ok, 1, F, stride)
+    k2, k3 = _feature(K, j, j_ok, 2, F, stride), _feature(K, j, j_ok, 3, F, stride)
     return _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
 
 
@@ -79,7 +79,7 @@ def _total(
     total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     for j0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
         j = j0 + tl.arange(0, BLOCK_C)
-        s = _column_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
+        s = _key_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
         total += tl.exp2(s - anchor[:, None])
     return tl.sum(total, 1)
 
@@ -93,24 +93,24 @@ def logsumexp(
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and LSE is for
-    gradients, see `without_weight`. EVEN says that no tile reaches beyond the last key.
+    gradients, see `lse_for_backward`. EVEN says that no tile reaches beyond the last key.
 
     A sum of exponentials need not be relative to the largest score: float32 has room for one that
     is 127 bits above the anchor. So that is the largest of some keys from all over the split. Where
-    it turns out too small, or all of those keys are barred, another two walks find the largest of
+    it turns out too small, or all of those keys are masked, another two loops find the largest of
     all and the sum. To find it on the way, an online maximum, would cost more than that.
     """
     blocks, split = tl.cdiv(M, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
     i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q0, q1 = _owner(Q, i, i < M, 0, F), _owner(Q, i, i < M, 1, F)
-    q2, q3 = _owner(Q, i, i < M, 2, F), _owner(Q, i, i < M, 3, F)
+    q0, q1 = _row_feature(Q, i, i < M, 0, F), _row_feature(Q, i, i < M, 1, F)
+    q2, q3 = _row_feature(Q, i, i < M, 2, F), _row_feature(Q, i, i < M, 3, F)
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
 
     j = start + tl.arange(0, BLOCK_C) * tl.maximum((end - start) // BLOCK_C, 1)
-    anchor = tl.max(_column_scores(K, BIAS, j, j < end, stride, q0, q1, q2, q3, F), 1)
+    anchor = tl.max(_key_scores(K, BIAS, j, j < end, stride, q0, q1, q2, q3, F), 1)
     total = _total(
         K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
     )  # fmt: skip
@@ -120,11 +120,11 @@ def logsumexp(
         best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
         for j0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
             j = j0 + tl.arange(0, BLOCK_C)
-            s = _column_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
+            s = _key_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
             best = tl.maximum(best, s)
         top = tl.max(best, 1)
         # Of the others as before: what a query gives does not depend on those beside it.
-        anchor = tl.where(sound, anchor, anchored(top))
+        anchor = tl.where(sound, anchor, finite_max(top))
         again = _total(
             K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
         )  # fmt: skip
@@ -133,49 +133,49 @@ def logsumexp(
     if SUMMED:
         summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
-        lse = without_weight(lse)
+        lse = lse_for_backward(lse)
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
 
 
 @triton.jit(do_not_specialize=["parts"])
 def gradients(
     A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, PARTS, TOTAL,
-    n_a, n_c, stride, others_per_split, batch, scale_set, factor, parts,
-    OWNS_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
+    n_a, n_c, stride, columns_per_split, batch, scale_set, factor, parts,
+    ROWS_ARE_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, TOTALLED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
     BLOCK_C: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of one side, whose elements A are the owners; see `products.gradients`."""
+    """Gradient of one side, whose elements A are the rows; see `matmul.gradients`."""
     if TOTALLED:
         store_total(PARTS, TOTAL, parts)
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     A, C, ALPHA, GAMMA = A + b * n_a * F, C + b * F * stride, ALPHA + b * n_a, GAMMA + b * n_c
-    factor = of_set(SCALE, b * scale_set, factor, UNIT)
-    WEIGHT += b * (n_c if OWNS_KEYS else n_a)
+    factor = set_grad(SCALE, b * scale_set, factor, UNIT)
+    WEIGHT += b * (n_c if ROWS_ARE_KEYS else n_a)
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
-    SIGN: tl.constexpr = 1.0 if OWNS_KEYS else -1.0
-    alpha = term(ALPHA, a, a_ok, not OWNS_KEYS) * (SIGN * LOG2_E)
-    a0, a1 = _owner(A, a, a_ok, 0, F), _owner(A, a, a_ok, 1, F)
-    a2, a3 = _owner(A, a, a_ok, 2, F), _owner(A, a, a_ok, 3, F)
+    SIGN: tl.constexpr = 1.0 if ROWS_ARE_KEYS else -1.0
+    alpha = term(ALPHA, a, a_ok, not ROWS_ARE_KEYS) * (SIGN * LOG2_E)
+    a0, a1 = _row_feature(A, a, a_ok, 0, F), _row_feature(A, a, a_ok, 1, F)
+    a2, a3 = _row_feature(A, a, a_ok, 2, F), _row_feature(A, a, a_ok, 3, F)
     total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum0 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum1 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum2 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum3 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
-    start = split * others_per_split
-    end = tl.minimum(start + others_per_split, n_c)
+    start = split * columns_per_split
+    end = tl.minimum(start + columns_per_split, n_c)
     for c0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
         c = c0 + tl.arange(0, BLOCK_C)
         c_ok = (c < end) | EVEN
-        gamma = term(GAMMA, c, c_ok, OWNS_KEYS) * (-SIGN * LOG2_E)
-        k0, k1 = _column(C, c, c_ok, 0, F, stride), _column(C, c, c_ok, 1, F, stride)
-        k2, k3 = _column(C, c, c_ok, 2, F, stride), _column(C, c, c_ok, 3, F, stride)
+        gamma = term(GAMMA, c, c_ok, ROWS_ARE_KEYS) * (-SIGN * LOG2_E)
+        k0, k1 = _feature(C, c, c_ok, 0, F, stride), _feature(C, c, c_ok, 1, F, stride)
+        k2, k3 = _feature(C, c, c_ok, 2, F, stride), _feature(C, c, c_ok, 3, F, stride)
         bounds = alpha[:, None] + gamma[None, :]
         p = tl.exp2(_scores(bounds, a0, a1, a2, a3, k0, k1, k2, k3, F))
-        if OWNS_KEYS and WEIGHTED:
-            p *= of_query(WEIGHT, c, c_ok, 1.0, WEIGHTED)[None, :]
+        if ROWS_ARE_KEYS and WEIGHTED:
+            p *= query_grad(WEIGHT, c, c_ok, 1.0, WEIGHTED)[None, :]
         total += p
         sum0 += p * k0[None, :]
         if F > 1:
@@ -185,10 +185,10 @@ def gradients(
         if F > 3:
             sum3 += p * k3[None, :]
     weight = tl.sum(total, 1)
-    if OWNS_KEYS:
+    if ROWS_ARE_KEYS:
         scale = tl.full([BLOCK_A], 1.0, tl.float32) * factor
     else:
-        scale = of_query(WEIGHT, a, a_ok, factor, WEIGHTED)
+        scale = query_grad(WEIGHT, a, a_ok, factor, WEIGHTED)
     DA += (split * batch + b) * n_a * F
     _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID and WHOLE)
     if F > 1:
@@ -197,7 +197,7 @@ def gradients(
         _store(A, DA, tl.sum(sum2, 1), weight, scale, a, a_ok, 2, F, SIGMOID and WHOLE)
     if F > 3:
         _store(A, DA, tl.sum(sum3, 1), weight, scale, a, a_ok, 3, F, SIGMOID and WHOLE)
-    if OWNS_KEYS and not (SIGMOID and WHOLE):
+    if ROWS_ARE_KEYS and not (SIGMOID and WHOLE):
         tl.store(DBIAS + (split * batch + b) * n_a + a, weight * scale, mask=a_ok)
 
 
@@ -220,13 +220,13 @@ def argmax(
     b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
     i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q0, q1 = _owner(Q, i, i < M, 0, F), _owner(Q, i, i < M, 1, F)
-    q2, q3 = _owner(Q, i, i < M, 2, F), _owner(Q, i, i < M, 3, F)
+    q0, q1 = _row_feature(Q, i, i < M, 0, F), _row_feature(Q, i, i < M, 1, F)
+    q2, q3 = _row_feature(Q, i, i < M, 2, F), _row_feature(Q, i, i < M, 3, F)
     best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
     where = tl.zeros([BLOCK_A, BLOCK_C], tl.int32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
-        s = _column_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, F)
+        s = _key_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, F)
         s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
         better = s > best
         best = tl.where(better, s, best)
@@ -238,21 +238,21 @@ def argmax(
 
 @triton.jit
 def prepare(
-    Z, X, VALID, BIAS, Z_COLUMNS, X_COLUMNS, n, m, z_stride, x_stride, blocks,
+    Z, X, VALID, BIAS, Z_T, X_T, n, m, z_stride, x_stride, blocks,
     MASKED: tl.constexpr, BOTH: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """``BIAS_j = -sum_f softplus(Z[j, f])``, -inf where not VALID; columns of Z, with BOTH of X."""
+    """``BIAS_j = -sum_f softplus(Z[j, f])``, -inf where not VALID; Z_T and, if BOTH, X_T."""
     b = (tl.program_id(0) // blocks).to(tl.int64)
     j = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     bias = tl.zeros([BLOCK], tl.float32)
     for f in tl.static_range(0, F):
         given = tl.load(Z + (b * n + j) * F + f, mask=j < n, other=0.0)
         z = given.to(tl.float32)
-        tl.store(Z_COLUMNS + (b * F + f) * z_stride + j, z, mask=j < n)
+        tl.store(Z_T + (b * F + f) * z_stride + j, z, mask=j < n)
         bias -= tl.maximum(z, 0.0) + LN_2 * tl.log2(1.0 + tl.exp2(-tl.abs(z) * LOG2_E))
         if BOTH:
             given = tl.load(X + (b * m + j) * F + f, mask=j < m, other=0.0)
-            tl.store(X_COLUMNS + (b * F + f) * x_stride + j, given, mask=j < m)
+            tl.store(X_T + (b * F + f) * x_stride + j, given, mask=j < m)
     if MASKED:
         bias = tl.where(tl.load(VALID + b * n + j, mask=j < n, other=1) != 0, bias, float("-inf"))
     tl.store(BIAS + b * n + j, bias, mask=j < n)

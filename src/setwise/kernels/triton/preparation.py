@@ -1,27 +1,27 @@
-"""Kernels that make the bias of Bernoulli elements of more than a few features, before any walk."""
+"""Kernels that make the bias of Bernoulli elements of more than a few features, before any loop."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.rounding import as_multiplied
+from setwise.kernels.triton.rounding import as_operand
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
-LEAST_FLOAT = tl.constexpr(-3.4028234663852886e38)
+LOWEST_FLOAT = tl.constexpr(-3.4028234663852886e38)
 
 
 @triton.jit
 def prepare(
-    Z, X, VALID, BIAS, Z_ROWS, X_ROWS, n, m,
-    MASKED: tl.constexpr, COPIED: tl.constexpr, F: tl.constexpr, ROW: tl.constexpr,
+    Z, X, VALID, BIAS, Z_PADDED, X_PADDED, n, m,
+    MASKED: tl.constexpr, COPIED: tl.constexpr, F: tl.constexpr, F_PADDED: tl.constexpr,
     BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     """``BIAS[a] = -sum_f softplus(Z[a, f])``, and -inf where not VALID; summed in BIAS's type.
 
-    With COPIED, Z_ROWS and X_ROWS get the n rows of Z and the m of X as they are multiplied, in
-    rows of length ROW, filled up with zeros. The bias is that of the rounded Z: then all is as if Z
-    had been so from the start, and errors of confident outputs cancel, for ``x - sigmoid(z)`` is
+    With COPIED, Z_PADDED and X_PADDED get the n elements of Z and the m of X as they are
+    multiplied, padded with zeros to F_PADDED. The bias is that of the rounded Z: then all is as if
+    Z had been so from the start, and errors of confident outputs cancel, for ``x - sigmoid(z)`` is
     what the loss depends on z by.
     """
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
@@ -32,7 +32,7 @@ def prepare(
         ok = (a < n)[:, None] & (f < F)[None, :]
         given = tl.load(Z + at, mask=ok, other=0.0)
         if COPIED:
-            given = as_multiplied(given, Z_ROWS.dtype.element_ty)
+            given = as_operand(given, Z_PADDED.dtype.element_ty)
         z = given.to(tl.float32)
         # log(1 + e^z) without overflow. Added in the type of the sum: in float32 the two terms
         # would round to one side more often than to the other, and many features add that up.
@@ -41,11 +41,11 @@ def prepare(
         total += tl.sum(tl.where(ok, softplus, 0.0), 1)
         if COPIED:
             x = tl.load(X + at, mask=(a < m)[:, None] & (f < F)[None, :], other=0.0)
-            x = as_multiplied(x, X_ROWS.dtype.element_ty)
-            at = a[:, None] * ROW + f[None, :]
-            there = (f < ROW)[None, :]
-            tl.store(Z_ROWS + at, given, mask=(a < n)[:, None] & there)
-            tl.store(X_ROWS + at, x, mask=(a < m)[:, None] & there)
+            x = as_operand(x, X_PADDED.dtype.element_ty)
+            at = a[:, None] * F_PADDED + f[None, :]
+            there = (f < F_PADDED)[None, :]
+            tl.store(Z_PADDED + at, given, mask=(a < n)[:, None] & there)
+            tl.store(X_PADDED + at, x, mask=(a < m)[:, None] & there)
     bias = -total
     if MASKED:
         bias = tl.where(tl.load(VALID + a, mask=a < n, other=1) != 0, bias, float("-inf"))
@@ -63,7 +63,7 @@ def centre(BIAS, TOP, RELATIVE, CENTRE, N, BLOCK: tl.constexpr):
     b = (tl.program_id(0) // blocks).to(tl.int64)
     j = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     top = tl.load(TOP + b)
-    largest = tl.where(top < LEAST_FLOAT, LEAST_FLOAT, top).to(tl.float32)
+    largest = tl.where(top < LOWEST_FLOAT, LOWEST_FLOAT, top).to(tl.float32)
     bias = tl.load(BIAS + b * N + j, mask=j < N, other=0.0)
     tl.store(RELATIVE + b * N + j, (bias - largest.to(tl.float64)).to(tl.float32), mask=j < N)
     tl.store(CENTRE + b, largest)

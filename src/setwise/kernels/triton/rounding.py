@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LARGEST_HALF = tl.constexpr(65504.0)
+MAX_FLOAT16 = tl.constexpr(65504.0)
 
 
 @triton.jit
@@ -42,14 +42,14 @@ def as_tf32(x):
 def as_half(x):
     """The nearest float16 of a float32, the largest of numbers beyond it; others are left alone."""
     if x.dtype == tl.float32:
-        beyond = (tl.abs(x) > LARGEST_HALF) & (tl.abs(x) < float("inf"))
-        return tl.where(beyond, tl.where(x > 0, LARGEST_HALF, -LARGEST_HALF), x).to(tl.float16)
+        beyond = (tl.abs(x) > MAX_FLOAT16) & (tl.abs(x) < float("inf"))
+        return tl.where(beyond, tl.where(x > 0, MAX_FLOAT16, -MAX_FLOAT16), x).to(tl.float16)
     else:
         return x
 
 
 @triton.jit
-def as_multiplied(x, kind: tl.constexpr):
+def as_operand(x, kind: tl.constexpr):
     """Elements rounded to what tensor cores hold, where products are of that kind."""
     if kind == tl.float16:
         return as_half(x)
@@ -58,21 +58,21 @@ def as_multiplied(x, kind: tl.constexpr):
 
 
 @triton.jit
-def rows(
-    X, Y, X_ROWS, Y_ROWS, n, m,
-    F: tl.constexpr, ROW: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
+def round_and_pad(
+    X, Y, X_PADDED, Y_PADDED, n, m,
+    F: tl.constexpr, F_PADDED: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """X [n, F] and Y [m, F] in rows of length ROW, filled up with zeros, as they are multiplied."""
+    """X [n, F] and Y [m, F] as they are multiplied, padded with zeros to F_PADDED features."""
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A).to(tl.int64)
-    for f0 in range(0, ROW, BLOCK_F):
+    for f0 in range(0, F_PADDED, BLOCK_F):
         f = f0 + tl.arange(0, BLOCK_F)
-        _copy(X, X_ROWS, a, f, n, F, ROW)
-        _copy(Y, Y_ROWS, a, f, m, F, ROW)
+        _copy(X, X_PADDED, a, f, n, F, F_PADDED)
+        _copy(Y, Y_PADDED, a, f, m, F, F_PADDED)
 
 
 @triton.jit
-def _copy(X, X_ROWS, a, f, n, F: tl.constexpr, ROW: tl.constexpr):
+def _copy(X, X_PADDED, a, f, n, F: tl.constexpr, F_PADDED: tl.constexpr):
     ok = (a < n)[:, None]
     x = tl.load(X + a[:, None] * F + f[None, :], mask=ok & (f < F)[None, :], other=0.0)
-    at = X_ROWS + a[:, None] * ROW + f[None, :]
-    tl.store(at, as_multiplied(x, X_ROWS.dtype.element_ty), mask=ok & (f < ROW)[None, :])
+    at = X_PADDED + a[:, None] * F_PADDED + f[None, :]
+    tl.store(at, as_operand(x, X_PADDED.dtype.element_ty), mask=ok & (f < F_PADDED)[None, :])

@@ -25,20 +25,20 @@ from torch import Tensor
 from torch.nn import functional as F_
 
 from setwise.kernels.triton import points
-from setwise.kernels.triton.products import PEAK_QUERIES
-from setwise.kernels.triton.tiles import Tiles, blocks_in, product_blocks
+from setwise.kernels.triton.matmul import PEAK_QUERIES
+from setwise.kernels.triton.tiles import Tiles, blocks_in, matmul_blocks
 
 # A tile is left out if its weights are all below 2^-CUTOFF_BITS / N. The weights of a query add up
 # to 1, and those it loses to less than 2^-40: 16 bits below the rounding of float32, and further
 # below that of tf32 and of types of 16 bits. Of M = N queries, a key loses no more. Where weights
-# are multiplied in float16 (see `weights.HALF_RANGE`), those below 2^-40 are zero in any case.
+# are multiplied in float16 (see `weights.FLOAT16_SCALE`), those below 2^-40 are zero in any case.
 CUTOFF_BITS = 40
 
 # Least B M N F. A shorter call is over before the host has started the steps that build the lists.
-LEAST_PRODUCTS = 2**36
+MIN_PRODUCTS = 2**36
 
-# Least M and N: a walk of a few tiles has none to spare.
-LEAST_ELEMENTS = 256
+# Least M and N: a loop over a few tiles has none to spare.
+MIN_ELEMENTS = 256
 
 # Most M N / ((M + N) F). Records and lists grow with M N, all else with M + N: they must not take
 # more memory than the sets, which are (M + N) F numbers of 4 bytes. A tile of the backward pass has
@@ -46,7 +46,7 @@ LEAST_ELEMENTS = 256
 # pass is of 2^12 pairs at least, and takes 8 bytes. For each number in the sets that makes at most
 # 2^8 (16 / 2^11 + 8 / 2^12) = 2.5 bytes. (For types of 16 bits: 1.5 of 2, for the tiles of sets
 # that are so large have 2^12 pairs.)
-MOST_PAIRS = 2**8
+MAX_PAIRS = 2**8
 
 
 def peaks_shape(B: int, M: int, N: int, F: int) -> tuple[int, int, int, int] | None:
@@ -57,15 +57,15 @@ def peaks_shape(B: int, M: int, N: int, F: int) -> tuple[int, int, int, int] | N
     """
     if F <= points.MAX_FEATURES:
         return None  # their kernels are others, and their scores are cheap
-    if B * M * N * F < LEAST_PRODUCTS or min(M, N) < LEAST_ELEMENTS:
+    if B * M * N * F < MIN_PRODUCTS or min(M, N) < MIN_ELEMENTS:
         return None
-    if M * N > MOST_PAIRS * (M + N) * F:
+    if M * N > MAX_PAIRS * (M + N) * F:
         return None
-    _, key_block = product_blocks(M, N, F)
+    _, key_block = matmul_blocks(M, N, F)
     return B, 2, blocks_in(M, PEAK_QUERIES.value), blocks_in(N, key_block)
 
 
-def matters(
+def significant_tiles(
     peaks: Tensor, lse: Tensor, per_query: Tensor | None, N: int, base_2: bool = False
 ) -> Tensor:
     """Where some weight may reach the cutoff, of what was recorded: [B, groups, blocks of keys].
@@ -79,25 +79,25 @@ def matters(
     lowest = _grouped(lse, 1, PEAK_QUERIES.value, math.inf).amin(dim=2)
     largest = torch.minimum(peaks[:, 0] - lowest.unsqueeze(2), peaks[:, 1])
     # As "not below", so that NaN keeps a tile: that of a score makes the lse NaN. A peak of -inf,
-    # where all keys of a tile are barred, drops it: the weights are exactly zero.
+    # where all keys of a tile are masked, drops it: the weights are exactly zero.
     bit = 1.0 if base_2 else math.log(2)
     return ~(largest < -bit * (CUTOFF_BITS + math.log2(N)))
 
 
 def tiles_to_visit(
-    kept: Tensor, M: int, N: int, F: int, tiles: Tiles, owns_keys: bool, per_split: int
+    kept: Tensor, M: int, N: int, F: int, tiles: Tiles, rows_are_keys: bool, per_split: int
 ) -> tuple[Tensor, Tensor]:
-    """The LIST [B, blocks of owners, splits, blocks of others] and COUNT of `products.gradients`.
+    """The LIST [B, blocks of rows, splits, blocks of columns] and COUNT of `matmul.gradients`.
 
     Ascending, so that sums keep their order. What follows the first COUNT entries is never read. A
-    piece of a walk, ``per_split`` others long, visits what it would anyway, less what is left out.
+    split of a loop, ``per_split`` columns long, visits what it would anyway, less what is left out.
     """
-    query_block, key_block = (tiles.c, tiles.a) if owns_keys else (tiles.a, tiles.c)
+    query_block, key_block = (tiles.c, tiles.a) if rows_are_keys else (tiles.a, tiles.c)
     kept = _reblocked(kept, 1, PEAK_QUERIES.value, query_block, M)
-    kept = _reblocked(kept, 2, product_blocks(M, N, F)[1], key_block, N)
-    kept = kept.mT.contiguous() if owns_keys else kept
+    kept = _reblocked(kept, 2, matmul_blocks(M, N, F)[1], key_block, N)
+    kept = kept.mT.contiguous() if rows_are_keys else kept
     kept = _grouped(kept, 2, blocks_in(per_split, tiles.c), False)
-    # Where in a piece its first, second, ... kept tile stands: as many tiles have a lower rank.
+    # Where in a split its first, second, ... kept tile stands: as many tiles have a lower rank.
     rank = kept.cumsum(dim=3, dtype=torch.int32)
     asked = torch.arange(1, rank.shape[3] + 1, dtype=torch.int32, device=rank.device)
     listed = torch.searchsorted(rank, asked.expand_as(rank).contiguous(), out_int32=True)

@@ -7,13 +7,13 @@ from functools import cache, lru_cache
 
 import torch
 
-from setwise.kernels.triton import points, products
+from setwise.kernels.triton import matmul, points
 
-# Pieces of a walk at most: they are put together one after the other.
-MOST_PIECES = 128
+# Splits of a loop at most: they are combined one after the other.
+MAX_SPLITS = 128
 
-# Features whose sums a program can keep; for more, weights are kept instead, see `strips`.
-MOST_FEATURES_AT_ONCE = 256
+# Features whose sums a program can keep; for more, weights are kept instead, see `panels`.
+MAX_FEATURES_AT_ONCE = 256
 
 # Bytes of shared memory that a program may have on the device the tiles were chosen on.
 H200_SHARED_MEMORY = 232448
@@ -21,11 +21,11 @@ H200_SHARED_MEMORY = 232448
 
 @dataclass(frozen=True)
 class Tiles:
-    """One launch: owners, others, features per step, features per sum; warps and stages.
+    """One launch: rows, columns, features per step, features per sum; warps and stages.
 
-    A result has one or two such sums, its ``halves``. A multiprocessor should get
-    ``per_processor`` programs; ``piece`` is the least number of others that is worth a program of
-    its own. See `split_walk`.
+    A result has one or two such sums, its ``halves``. A multiprocessor (SM) should get ``per_sm``
+    programs; ``min_split`` is the least number of columns that is worth a program of its own. See
+    `choose_splits`.
     """
 
     a: int
@@ -34,22 +34,22 @@ class Tiles:
     d: int
     warps: int
     stages: int
-    per_processor: int = 2
-    piece: int = 64
+    per_sm: int = 2
+    min_split: int = 64
     halves: int = 1
 
 
 @lru_cache(maxsize=1024)
-def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, room: int) -> Tiles:
-    """For the walk of M queries over N keys; ``room`` is as in `backward_tiles`."""
+def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, smem: int) -> Tiles:
+    """For the loop of M queries over N keys; ``smem`` is as in `backward_tiles`."""
     if F <= points.MAX_FEATURES:
-        return Tiles(a=16, c=_fit(N, 64), f=F, d=F, warps=1, stages=3, per_processor=20, piece=256)
+        return Tiles(a=16, c=_fit(N, 64), f=F, d=F, warps=1, stages=3, per_sm=20, min_split=256)
     if precision == "float32":
-        return _fitting(_forward_of_thirds(M, N, F), F, room)
-    a, c = product_blocks(M, N, F)
+        return _fitting(_bf16x6_forward_tiles(M, N, F), F, smem)
+    a, c = matmul_blocks(M, N, F)
     wide = dtype == torch.float32
     if c == 256:
-        return Tiles(a=a, c=c, f=32 if wide else 64, d=0, warps=8, stages=3, per_processor=1)
+        return Tiles(a=a, c=c, f=32 if wide else 64, d=0, warps=8, stages=3, per_sm=1)
     if F <= 64:
         f = _fit(F, 64)
     elif F <= 128:
@@ -59,15 +59,15 @@ def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, ro
     return Tiles(a=a, c=c, f=f, d=0, warps=_warps(a * c), stages=2 if f == 64 else 3)
 
 
-def argmax_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, room: int) -> Tiles:
-    """For the same walk, where an index has to be kept beside each maximum."""
+def argmax_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, smem: int) -> Tiles:
+    """For the same loop, where an index has to be kept beside each maximum."""
     if F <= points.MAX_FEATURES:
         return Tiles(a=8, c=_fit(N, 256), f=F, d=F, warps=2, stages=2)
-    return forward_tiles(M, N, F, dtype, precision, room)
+    return forward_tiles(M, N, F, dtype, precision, smem)
 
 
-def product_blocks(M: int, N: int, F: int) -> tuple[int, int]:
-    """Queries and keys of a tile in that walk, for more than MAX_FEATURES features.
+def matmul_blocks(M: int, N: int, F: int) -> tuple[int, int]:
+    """Queries and keys of a tile in that loop, for more than MAX_FEATURES features.
 
     Not cached: where ``torch.compile`` works out shapes, the sizes may be symbols.
     """
@@ -83,26 +83,26 @@ def backward_tiles(
     F: int,
     dtype: torch.dtype,
     precision: str,
-    room: int,
+    smem: int,
 ) -> Tiles:
-    """For the walk of n_a owners over n_c others; all features of an owner stay in registers.
+    """For the loop of n_a rows over n_c columns; all features of a row stay in registers.
 
-    There are MOST_FEATURES_AT_ONCE at most.
+    There are MAX_FEATURES_AT_ONCE at most.
 
-    ``room`` is the shared memory of the device: the largest tiles are for those that have as much
+    ``smem`` is the shared memory of the device: the largest tiles are for those that have as much
     as an H200.
     """
     if F <= points.MAX_FEATURES:
-        return Tiles(a=8, c=_fit(n_c, 128), f=F, d=F, warps=1, stages=4, per_processor=8, piece=256)
-    assert F <= MOST_FEATURES_AT_ONCE
+        return Tiles(a=8, c=_fit(n_c, 128), f=F, d=F, warps=1, stages=4, per_sm=8, min_split=256)
+    assert F <= MAX_FEATURES_AT_ONCE
     if precision == "float32":
-        return _fitting(_backward_of_thirds(n_a, n_c, F), F, room)
+        return _fitting(_bf16x6_backward_tiles(n_a, n_c, F), F, smem)
     d = _fit(F, 256)
     if F == 256 and min(n_a, n_c) >= 256:
         wide = dtype == torch.float32
         c, stages = (16, 2) if wide else (64, 3)
-        large = Tiles(a=128, c=c, f=256, d=256, warps=8, stages=stages, per_processor=1)
-        if bytes_needed(large, dtype) <= room:
+        large = Tiles(a=128, c=c, f=256, d=256, warps=8, stages=stages, per_sm=1)
+        if smem_bytes(large, dtype) <= smem:
             return large
     if d <= 64:
         a, c = _fit(n_a, 128), _fit(n_c, 64)
@@ -112,17 +112,17 @@ def backward_tiles(
         # In between, steps of 128 would be to a good part padding.
         c, stages = (_fit(n_c, 128), 2) if n_c <= 128 or n_c >= 512 else (32, 3)
         whole = Tiles(a=a, c=c, f=d, d=d, warps=4, stages=stages)
-        if bytes_needed(whole, dtype) <= room:
+        if smem_bytes(whole, dtype) <= smem:
             return whole
     return Tiles(a=a, c=_fit(n_c, 64), f=32, d=d, warps=4 if a * d <= 16384 else 8, stages=2)
 
 
-def _forward_of_thirds(M: int, N: int, F: int) -> Tiles:
-    """For products of `thirds`: a tile of sums has to be kept beside that of the product.
+def _bf16x6_forward_tiles(M: int, N: int, F: int) -> Tiles:
+    """For `bf16x6`: a tile of sums has to be kept beside that of the product.
 
-    Never less than 64 owners: then every pass has the same instructions, and so the same bits.
+    Never less than 64 rows: then every pass has the same instructions, and so the same bits.
     """
-    f = features_per_product(F)
+    f = features_per_dot(F)
     if F > 64:
         return Tiles(a=64, c=_fit(N, 128), f=f, d=0, warps=4, stages=3)
     if F > 32 and min(M, N) >= 1024:
@@ -131,19 +131,19 @@ def _forward_of_thirds(M: int, N: int, F: int) -> Tiles:
     return Tiles(a=64, c=_fit(N, 64), f=f, d=0, warps=4, stages=3 if f <= 32 else 2)
 
 
-def _backward_of_thirds(n_a: int, n_c: int, F: int) -> Tiles:
+def _bf16x6_backward_tiles(n_a: int, n_c: int, F: int) -> Tiles:
     """The same; for that reason results of more than 128 features come in halves."""
-    f, d = features_per_product(F), _fit(F, 128)
+    f, d = features_per_dot(F), _fit(F, 128)
     if F > 128:
         a, warps = (128, 8) if n_a > 64 else (64, 4)
-        return Tiles(a, _fit(n_c, 64), f, d, warps, stages=3, per_processor=1, halves=2)
+        return Tiles(a, _fit(n_c, 64), f, d, warps, stages=3, per_sm=1, halves=2)
     long = d <= 32 or (d == 128 and n_c >= 512)
     c = _fit(n_c, 128 if long else 64)
     return Tiles(a=64, c=c, f=f, d=d, warps=4, stages=2 if d <= 32 else 3)
 
 
-def features_per_product(F: int) -> int:
-    """Features that are summed by a product of thirds, before it is added to others.
+def features_per_dot(F: int) -> int:
+    """Features that one product of `bf16x6` sums up, before it is added to others.
 
     The same in all passes: then the same score has the same bits, however it rounds, and the
     weights of a query add up to 1.
@@ -151,20 +151,21 @@ def features_per_product(F: int) -> int:
     return _fit(F, 64) if F <= 64 else 32
 
 
-def _fitting(tiles: Tiles, F: int, room: int) -> Tiles:
-    """These tiles of thirds or, where shared memory is scarce, some that take 50 KiB at most."""
-    if bytes_of_thirds(tiles, F) <= room:
+def _fitting(tiles: Tiles, F: int, smem: int) -> Tiles:
+    """These tiles of `bf16x6` or, where shared memory is scarce, some that take 50 KiB at most."""
+    if bf16x6_smem_bytes(tiles, F) <= smem:
         return tiles
     a, c, f = min(tiles.a, 64), min(tiles.c, 32 if tiles.d else 64), min(tiles.f, 32)
     return replace(tiles, a=a, c=c, f=f, warps=4, stages=2)
 
 
-def bytes_of_thirds(tiles: Tiles, F: int) -> int:
+def bf16x6_smem_bytes(tiles: Tiles, F: int) -> int:
     """Shared memory of such tiles, 6 bytes a number, and what sums across warps need.
 
-    If a tile holds all features, owners stay and others serve both products; else the operands of
+    If a tile holds all features, rows stay and columns serve both products; else the operands of
     both products take turns. A Hopper, which has plenty, needs up to half as much again in the
-    first case: in its forward pass, walks of short and of long queries do not share their buffers.
+    first case: in its forward pass, the loops of queries that are exact in bfloat16 and of others
+    do not share their buffers.
     """
     if tiles.f >= F:
         numbers = (tiles.a + tiles.stages * tiles.c) * tiles.f
@@ -174,7 +175,7 @@ def bytes_of_thirds(tiles: Tiles, F: int) -> int:
     return 6 * numbers + 1024
 
 
-def strip_tiles(
+def panel_tiles(
     device: torch.device,
     B: int,
     n_a: int,
@@ -183,59 +184,59 @@ def strip_tiles(
     dtype: torch.dtype,
     precision: str,
 ) -> tuple[Tiles, Tiles, int]:
-    """For more features: tiles of weights, tiles of their products, and owners in a strip.
+    """For more features: tiles of weights, tiles of their products, and rows in a panel.
 
-    The weights take no more memory than the sets as they are multiplied, or a strip is one tile.
+    The weights take no more memory than the sets as they are multiplied, or a panel is one tile.
     """
-    room, exact = shared_memory(device), precision == "float32"
+    smem, exact = shared_memory(device), precision == "float32"
     size = 6 if exact else dtype.itemsize
-    tiles = forward_tiles(n_a, n_c, F, dtype, precision, room)
+    tiles = forward_tiles(n_a, n_c, F, dtype, precision, smem)
     width = blocks_in(n_c, tiles.c) * tiles.c
     most = (n_a + n_c) * F * dtype.itemsize // (width * size)
-    strips = blocks_in(n_a, max(tiles.a, most // tiles.a * tiles.a))
-    owners = blocks_in(blocks_in(n_a, strips), tiles.a) * tiles.a
+    panels = blocks_in(n_a, max(tiles.a, most // tiles.a * tiles.a))
+    rows = blocks_in(blocks_in(n_a, panels), tiles.a) * tiles.a
     large = tiles.a == 128 and not exact
     # Wide sums read weights less often, if there are enough of them.
-    programs = B * owners // tiles.a * blocks_in(F, 256)
-    d = 256 if large and programs >= 2 * _processors(device) else 128
+    programs = B * rows // tiles.a * blocks_in(F, 256)
+    d = 256 if large and programs >= 2 * _sm_count(device) else 128
     c = min(32 if dtype == torch.float32 else 64, tiles.c)
-    walk = Tiles(tiles.a, c, f=0, d=d, warps=8 if large else 4, stages=3)
-    while bytes_of_products(walk, size) > room:
-        walk = replace(walk, stages=walk.stages - 1)
-    return tiles, walk, owners
+    loop = Tiles(tiles.a, c, f=0, d=d, warps=8 if large else 4, stages=3)
+    while panel_smem_bytes(loop, size) > smem:
+        loop = replace(loop, stages=loop.stages - 1)
+    return tiles, loop, rows
 
 
-def bytes_of_products(walk: Tiles, size: int) -> int:
+def panel_smem_bytes(loop: Tiles, size: int) -> int:
     """Shared memory that products of weights of this size need: both operands in each stage."""
-    return walk.stages * (walk.a + walk.d) * walk.c * size + 1024
+    return loop.stages * (loop.a + loop.d) * loop.c * size + 1024
 
 
-def bytes_needed(large: Tiles, dtype: torch.dtype) -> int:
-    """Shared memory of such tiles: the owners and, for each stage, the others and their copy.
+def smem_bytes(large: Tiles, dtype: torch.dtype) -> int:
+    """Shared memory of such tiles: the rows and, for each stage, the columns and their copy.
 
     Only what is of 32 bits is copied. There are also ones, which weights are multiplied with to add
     them up, and sums across warps, of which Triton's compiler told 1 KiB at most.
     """
     copy = 4 if dtype == torch.float32 else 0
     step = large.c * (dtype.itemsize * large.f + copy * large.d)
-    ones = dtype.itemsize * large.c * products.LEAST_COLUMNS.value
+    ones = dtype.itemsize * large.c * matmul.MIN_COLUMNS.value
     return dtype.itemsize * large.a * large.f + large.stages * step + ones + 1024
 
 
-def split_walk(
-    device: torch.device, programs: int, walked: int, tiles: Tiles, multiple: int = 1
+def choose_splits(
+    device: torch.device, programs: int, columns: int, tiles: Tiles, multiple: int = 1
 ) -> tuple[int, int]:
-    """How often to split a walk so that the grid fills the device, and the length of a piece.
+    """How often to split a loop so that the grid fills the device, and the length of a split.
 
     Rounded down: a few programs too many would be left to run alone at the end. The length is a
     ``multiple`` of that of a tile and of another power of two.
     """
-    room = tiles.per_processor * _processors(device) // programs
-    pieces = min(walked // tiles.piece, blocks_in(walked, tiles.c), MOST_PIECES)
-    splits = max(1, min(room, pieces))
+    wanted = tiles.per_sm * _sm_count(device) // programs
+    most = min(columns // tiles.min_split, blocks_in(columns, tiles.c), MAX_SPLITS)
+    splits = max(1, min(wanted, most))
     multiple = max(multiple, tiles.c)
-    per_split = blocks_in(blocks_in(walked, splits), multiple) * multiple
-    return blocks_in(walked, per_split), per_split
+    per_split = blocks_in(blocks_in(columns, splits), multiple) * multiple
+    return blocks_in(columns, per_split), per_split
 
 
 def blocks_in(size: int, block: int) -> int:
@@ -268,7 +269,7 @@ def shared_memory(device: torch.device) -> int:
 
 
 @cache
-def _processors(device: torch.device) -> int:
+def _sm_count(device: torch.device) -> int:
     if device.type != "cuda":
         return 1  # Triton's interpreter
     return torch.cuda.get_device_properties(device).multi_processor_count

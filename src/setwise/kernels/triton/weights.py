@@ -11,15 +11,15 @@ from setwise.kernels.triton.scores import tile
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 # Weights of at most 1 times this range stay within float16, with 11 bits of them down to 2^-29.
-HALF_BITS = tl.constexpr(15.0)
-HALF_RANGE = tl.constexpr(2.0**HALF_BITS.value)
+FLOAT16_SCALE_BITS = tl.constexpr(15.0)
+FLOAT16_SCALE = tl.constexpr(2.0**FLOAT16_SCALE_BITS.value)
 # Up to so many features, scores of logits within float16 are below 2^24 bits, and so is the lse:
-# 177 times 65504 / log(2). The difference to HALF_BITS is then exact.
+# 177 times 65504 / log(2). The difference to FLOAT16_SCALE_BITS is then exact.
 NEAR_FEATURES = tl.constexpr(176)
 # Parts of a total that are loaded in one step: up to 16 by each thread, which fit in registers.
 PARTS_AT_ONCE = tl.constexpr(512)
 # One program adds them up, step after step; PyTorch's sum has many programs for more than that.
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 
 
 @triton.jit
@@ -57,13 +57,13 @@ def logarithm(x, BASE_2: tl.constexpr):
 
 
 @triton.jit
-def anchored(top):
-    """What scores of at most ``top`` may be relative to: 0 if they are all barred."""
+def finite_max(top):
+    """The maximum that scores are taken relative to: ``top``, or 0 if they are all masked."""
     return tl.where(top == float("-inf"), 0.0, top)
 
 
 @triton.jit
-def without_weight(lse):
+def lse_for_backward(lse):
     """The lse of a query without any admissible key, -inf, made +inf: its weights are then 0.
 
     Gradients expect that of an lse; they would have to ask for every pair.
@@ -72,13 +72,13 @@ def without_weight(lse):
 
 
 @triton.jit
-def term(TERM, rows, rows_ok, LSE: tl.constexpr):
+def term(TERM, i, i_ok, LSE: tl.constexpr):
     """The lse of queries or else the bias of keys; where there is none, what makes weights 0."""
-    return tl.load(TERM + rows, mask=rows_ok, other=float("inf") if LSE else float("-inf"))
+    return tl.load(TERM + i, mask=i_ok, other=float("inf") if LSE else float("-inf"))
 
 
 @triton.jit
-def of_set(SCALE, at, factor, UNIT: tl.constexpr):
+def set_grad(SCALE, at, factor, UNIT: tl.constexpr):
     """What the gradients of all queries of a set have in common; with UNIT the factor alone."""
     if not UNIT:
         factor *= tl.load(SCALE + at).to(tl.float32)
@@ -86,7 +86,7 @@ def of_set(SCALE, at, factor, UNIT: tl.constexpr):
 
 
 @triton.jit
-def of_query(WEIGHT, i, i_ok, factor, WEIGHTED: tl.constexpr):
+def query_grad(WEIGHT, i, i_ok, factor, WEIGHTED: tl.constexpr):
     """``factor WEIGHT_i``, the gradient of query i; all weights are 1 unless WEIGHTED."""
     g = tl.where(i_ok, factor, 0.0)
     if WEIGHTED:
@@ -96,11 +96,11 @@ def of_query(WEIGHT, i, i_ok, factor, WEIGHTED: tl.constexpr):
 
 @triton.jit
 def largest_weight(
-    LARGEST, OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr
+    LARGEST, ROWS_ARE_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr
 ):  # fmt: skip
     """What the WEIGHT of queries is divided by to have it in [-1, 1]; 1 unless SCALED."""
     largest = tl.full([], 1.0, tl.float32)
-    if SCALED and OWNS_KEYS and WEIGHTED:
+    if SCALED and ROWS_ARE_KEYS and WEIGHTED:
         largest = tl.load(LARGEST)
         largest = tl.where(largest > 0, largest, 1.0)
     return largest
@@ -108,33 +108,33 @@ def largest_weight(
 
 @triton.jit
 def weights_of_scores(
-    s, alpha, gamma, WEIGHT, c, c_ok, largest, OWNS_KEYS: tl.constexpr, WEIGHTED: tl.constexpr,
-    SCALED: tl.constexpr, BASE_2: tl.constexpr, ROW: tl.constexpr,
+    s, alpha, gamma, WEIGHT, c, c_ok, largest, ROWS_ARE_KEYS: tl.constexpr, WEIGHTED: tl.constexpr,
+    SCALED: tl.constexpr, BASE_2: tl.constexpr, F_PADDED: tl.constexpr,
 ):  # fmt: skip
-    """The p_ac of `products.gradients`; if owners are keys, times the weight of c.
+    """The p_ac of `matmul.gradients`; if rows are keys, times the weight of c.
 
-    If SCALED, times HALF_RANGE, as part of the exponent: every operation here is one for each pair.
-    With BASE_2 the lse is in bits. Scores, of rows of length ROW, are computed as they were for it,
+    If SCALED, times FLOAT16_SCALE, as part of the exponent: every operation here is one for each
+    pair. With BASE_2 the lse is in bits. Scores, of F_PADDED features, are computed as they were,
     so that the weight of a query's only key is 1, however large its score.
     """
-    bias, lse = (alpha, gamma) if OWNS_KEYS else (gamma, alpha)
-    bits: tl.constexpr = HALF_BITS if SCALED else 0.0
-    BEFORE: tl.constexpr = BASE_2 and ROW <= NEAR_FEATURES
+    bias, lse = (alpha, gamma) if ROWS_ARE_KEYS else (gamma, alpha)
+    bits: tl.constexpr = FLOAT16_SCALE_BITS if SCALED else 0.0
+    BEFORE: tl.constexpr = BASE_2 and F_PADDED <= NEAR_FEATURES
     if BASE_2:
         s *= LOG2_E
         bias *= LOG2_E
     if BEFORE:
         lse -= bits
-    bias = bias[:, None] if OWNS_KEYS else bias[None, :]
-    lse = lse[None, :] if OWNS_KEYS else lse[:, None]
+    bias = bias[:, None] if ROWS_ARE_KEYS else bias[None, :]
+    lse = lse[None, :] if ROWS_ARE_KEYS else lse[:, None]
     s = (s + bias) - lse
     if not BASE_2:
         s = s * LOG2_E + bits
     elif SCALED and not BEFORE:
         s += bits
     p = tl.exp2(s)
-    if OWNS_KEYS and WEIGHTED:
-        p *= of_query(WEIGHT, c, c_ok, 1.0 / largest, WEIGHTED)[None, :]
+    if ROWS_ARE_KEYS and WEIGHTED:
+        p *= query_grad(WEIGHT, c, c_ok, 1.0 / largest, WEIGHTED)[None, :]
     return p
 
 
@@ -151,20 +151,20 @@ def rounded_weights(p, kind: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def store_gradient(
-    sums, weight, g, A, DA, a, a_ok, d, a_apart,
-    SIGMOID: tl.constexpr, OWNS_KEYS: tl.constexpr, F: tl.constexpr, ROW: tl.constexpr,
+    sums, weight, g, A, DA, a, a_ok, d, stride_a,
+    SIGMOID: tl.constexpr, ROWS_ARE_KEYS: tl.constexpr, F: tl.constexpr, F_PADDED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The features d of the gradient: the share of the bias added, times g.
 
-    See `products.gradients`.
+    See `matmul.gradients`.
     """
     if SIGMOID:
-        z = tile(A, a, d, a_ok, ROW, False).to(tl.float32)
+        z = tile(A, a, d, a_ok, F_PADDED, False).to(tl.float32)
         if PRECISION == "float32":
-            rest = tile(A + a_apart, a, d, a_ok, ROW, False).to(tl.float32)
-            z += rest + tile(A + 2 * a_apart, a, d, a_ok, ROW, False).to(tl.float32)
+            rest = tile(A + stride_a, a, d, a_ok, F_PADDED, False).to(tl.float32)
+            z += rest + tile(A + 2 * stride_a, a, d, a_ok, F_PADDED, False).to(tl.float32)
         sums -= weight[:, None] * tl.sigmoid(z)
-    if not OWNS_KEYS:
+    if not ROWS_ARE_KEYS:
         sums *= g[:, None]
     tl.store(DA + a[:, None] * F + d[None, :], sums, mask=a_ok[:, None] & (d < F)[None, :])
