@@ -248,6 +248,14 @@ def test_angles_go_round() -> None:
     assert family.mean(edges)[0].equal(edges[0, 1:].expand(2))
 
 
+def test_angles_of_any_turn_are_answered_exactly() -> None:
+    """Those of a compass go from 0 to 2 pi; what answers them is found without a tolerance."""
+    x = torch.linspace(-20, 20, 101).unsqueeze(-1)
+    features = sw.Features(sw.Angle(1))
+    assert sw.metrics.multiset_equality(features.from_probs(x), x, features) == 1.0
+    assert sw.metrics.matched_error(features.from_probs(x), x, features) == 0.0
+
+
 def test_small_angles_are_gaussian() -> None:
     x, y = torch.tensor([[1e-4]]).double(), torch.tensor([[-2e-4]]).double()
     angle, gaussian = sw.Angle(concentration=4.0), sw.Gaussian(scale=0.5)

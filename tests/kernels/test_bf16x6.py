@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,13 +33,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning"),
 ]
 LARGEST = torch.finfo(torch.float32).max
-
-
-@pytest.fixture
-def set_precision() -> Iterator[Callable[[str], None]]:
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.set_float32_matmul_precision(before)
 
 
 def numbers(*shape: int) -> Tensor:
@@ -277,29 +269,6 @@ def test_positions_that_32_bits_cannot_count() -> None:
         keys = torch.empty(1, elements, 5, device="meta")
         assert dispatch._fits_triton(queries, keys) == fits
         assert dispatch._fits_triton(keys, queries) == fits
-
-
-def test_which_precision_is_asked_for(
-    set_precision: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for level, expected in {"highest": "float32", "high": "float32", "medium": "tf32"}.items():
-        set_precision(level)
-        assert matmul_precision.dot_precision(torch.float32) == expected
-        assert (
-            matmul_precision.dot_precision(torch.bfloat16)
-            == matmul_precision.dot_precision(torch.float16)
-            == "tf32"
-        )
-
-    def refused() -> str:
-        raise RuntimeError("the newer setting is in use")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(torch, "get_float32_matmul_precision", refused)
-        for level, expected in {"ieee": "float32", "tf32": "tf32"}.items():
-            newer = SimpleNamespace(fp32_precision=level)
-            patched.setattr(torch.backends.cuda, "matmul", newer)
-            assert matmul_precision.dot_precision(torch.float32) == expected
 
 
 @pytest.mark.parametrize("light", [2**33, 0], ids=["in the forward pass", "in the backward pass"])

@@ -198,7 +198,7 @@ def test_grids_of_the_largest_sets(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_rows_are_filled_up_with_the_bias(
+def test_elements_are_padded_with_the_bias(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the same launch; no copy is made after that."""
@@ -207,9 +207,9 @@ def test_rows_are_filled_up_with_the_bias(
     expected = gradients(z.double(), x.double(), impl="reference")[1]
 
     def refused(*args: Any) -> None:
-        raise AssertionError("rows are filled up once more")
+        raise AssertionError("elements are padded once more")
 
-    monkeypatch.setattr(plans, "rows", refused)
+    monkeypatch.setattr(plans, "round_and_pad", refused)
     z.requires_grad_()
     (found,) = torch.autograd.grad(sw.set_cross_entropy(z, x, impl="triton"), z)
     assert (found - expected).abs().max() <= 2e-3 * expected.abs().max()

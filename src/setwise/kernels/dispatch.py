@@ -24,8 +24,14 @@ Engine = Literal["reference", "chunked", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
 
-# The first release whose compiled kernels are started the way `triton.launch` does it.
+# The oldest release that the kernels are tested with.
 OLDEST_TRITON = (3, 4)
+# No advice to upgrade Triton: a release of PyTorch works with one release of it.
+NO_TRITON = (
+    f"Triton {OLDEST_TRITON[0]}.{OLDEST_TRITON[1]} or newer is not installed. PyTorch's builds for "
+    f"CUDA on Linux bring the Triton they work with (PyTorch 2.8 brings 3.4): install one of "
+    f"those, as https://pytorch.org says, and not Triton by itself"
+)
 
 # Up to this many scores the dense engine is at least as fast (benchmarks/losses_cpu.py) and its
 # memory is of no account.
@@ -142,18 +148,13 @@ def _fits_triton(queries: Tensor, keys: Tensor) -> bool:
 @cache
 def _warn_without_triton() -> None:
     """Once: a cached function runs its body the first time only."""
-    warnings.warn(
-        f"Triton {OLDEST_TRITON[0]}.{OLDEST_TRITON[1]} or newer is not installed, so set losses on "
-        f"CUDA run on slower engines; install it with: pip install -U triton",
-        stacklevel=2,
-    )
+    warnings.warn(f"set losses on CUDA run on slower engines: {NO_TRITON}", stacklevel=2)
 
 
 def _require_triton(queries: Tensor, keys: Tensor) -> None:
     problem = None
     if not _has_triton():
-        needed = ".".join(map(str, OLDEST_TRITON))
-        problem = f"needs Triton {needed} or newer, which is not installed: pip install -U triton"
+        problem = f"cannot run: {NO_TRITON}"
     elif queries.dtype == torch.float64:
         problem = "computes in float32; use 'chunked' for float64 tensors"
     elif queries.device.type != "cuda" and not _interprets():

@@ -2,7 +2,7 @@
 
 Triton works out anew at every call which compiled version of a kernel fits its arguments, which
 takes longer than a small kernel runs. Here the compiled version is remembered under everything its
-choice depends on, and started directly.
+choice depends on, and started directly, by releases of Triton that are known to allow it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,25 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 # Kernels are made for the interpreter or for the device when their module is first imported.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+# The first and the last release whose compiled kernels are known to be started as below. That is no
+# public interface of Triton's; other releases start kernels by themselves, which takes longer.
+DIRECT_TRITON = (3, 4), (3, 9)
+
+
+def starts_directly(version: str) -> bool:
+    """Whether compiled kernels of that release of Triton can be started without its help."""
+    major, minor, *_ = version.split(".")
+    first, last = DIRECT_TRITON
+    return first <= (int(major), int(minor)) <= last
+
+
+DIRECT = starts_directly(triton.__version__)
 
 
 class Launcher:
@@ -55,17 +70,30 @@ class Launcher:
             *[t.dtype for t in tensors],
             *([p & 15 for p in pointers] if misaligned else ()),
         )
-        starter = self._compiled.get(key)
-        if starter is None:
-            _require_arrays(tensors)
-            compiled = self._kernel[grid](*tensors, *numbers, **self._constants, **self._options)
-            self._compiled[key] = compiled.run, compiled.function, compiled.packed_metadata
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            self._start_and_remember(key, grid, tensors, numbers)
             return
-        run, function, metadata = starter
+        run, function, metadata = compiled
         stream = torch._C._cuda_getCurrentRawStream(device)
         # Bare addresses: for a tensor the launcher would ask the driver about each pointer. The
         # three None stand where a profiler of Triton's own may hook in.
         run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *self._values)
+
+    def _start_and_remember(
+        self,
+        key: tuple[Any, ...],
+        grid: tuple[int, int, int],
+        tensors: tuple[Tensor, ...],
+        numbers: tuple[int | float, ...],
+    ) -> None:
+        """By Triton; what it compiled is remembered if it can be started directly."""
+        _require_arrays(tensors)
+        compiled = self._kernel[grid](*tensors, *numbers, **self._constants, **self._options)
+        names = ("run", "function", "packed_metadata")
+        if DIRECT and all(hasattr(compiled, name) for name in names):
+            run, function, metadata = (getattr(compiled, name) for name in names)
+            self._compiled[key] = run, function, metadata
 
 
 class LaunchSequence:
