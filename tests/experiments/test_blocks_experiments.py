@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tools.blocksworld import collect_reconstructions
 from torch import Tensor
 
 from setwise.data.blocksworld_objects import BoxGrid
@@ -235,12 +235,10 @@ class TestTraining:
             reconstruct([], [0], folder)
 
     def test_reconstructions_for_the_documents(self, folder: Path) -> None:
-        """The script of the figures collects what was kept in a folder of runs."""
+        """The program of the figures collects what was kept in a folder of runs."""
         own = config(DATA.bound(folder), "4")
         train([own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity])
-        script = Path(__file__).parents[2] / "docs" / "figures" / "blocksworld.py"
-        collect = runpy.run_path(str(script))["collect_reconstructions"]
-        collect(folder / "table3-tiny", [22, 23], folder / "x.npz")
+        collect_reconstructions(folder / "table3-tiny", [22, 23], folder / "x.npz")
         found = Reconstructions.read(folder / "x.npz")
         assert found.configs == (own,)
         assert found.states == (22, 23)

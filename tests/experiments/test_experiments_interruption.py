@@ -20,14 +20,14 @@ from tiny_experiments import SYMBOLS, assert_same_bits, puzzle_config, raise_at,
 KILLED = """
 import json, os, signal, sys, time
 from pathlib import Path
+import safetensors.torch
 import torch
-from setwise.experiments import checkpoint
 from setwise.experiments.config import config_from
 from setwise.experiments.train import Training
 
 torch.set_num_threads(1)
 path, moment = Path(sys.argv[1]), sys.argv[2]
-whole = checkpoint.save_file
+whole = safetensors.torch.save_file
 
 def die_while_writing(tensors, unfinished, metadata):
     whole(tensors, unfinished, metadata)
@@ -36,7 +36,7 @@ def die_while_writing(tensors, unfinished, metadata):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if moment == "while writing":
-    checkpoint.save_file = die_while_writing
+    safetensors.torch.save_file = die_while_writing
 configs = [config_from(saved) for saved in json.load(sys.stdin)]
 training = Training(configs, "cpu", save_to=path, save_every=0)
 # Never reaches its end: the last epochs take a minute each.
