@@ -1,4 +1,4 @@
-# Every target sets up what it needs; `demo`, `report`, `test` and `check` change no tracked file.
+# Every target sets up what it needs; `demo`, `report`, the tests and `check` change no tracked file.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +15,7 @@ ifneq ($(origin PYTHON),file)
 wanted := $(shell $(PYTHON) -c 'import sys; $(VERSION)' 2>/dev/null)
 endif
 
-.PHONY: demo report test check format bench docs site clean environment
+.PHONY: demo report test test-all check format bench docs site clean environment
 
 # A network learns sets, a planner uses it; the page is demo/index.html.
 demo: $(DEMO_STAMP)
@@ -25,13 +25,14 @@ demo: $(DEMO_STAMP)
 report: $(DEMO_STAMP)
 	$(BIN)/setwise report
 
-# Those in Triton's interpreter take half of the time; they run beside the others, and are shown last.
-KERNELS := $(patsubst %,tests/kernels/test_%.py,fused points skipping strips terms thirds triton)
+# The first tier, and both; so many processes share the tests.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=20
 test: $(STAMP)
-	@$(BIN)/python -m pytest $(KERNELS) > $(VENV)/kernels.txt 2>&1 & kernels=$$!; \
-	trap "kill $$kernels" INT TERM; \
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(KERNELS)); others=$$?; \
-	wait $$kernels; kernels=$$?; cat $(VENV)/kernels.txt; exit $$((others + kernels))
+	$(PYTEST) -m "not slow"
+
+test-all: $(STAMP)
+	$(PYTEST)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -50,8 +51,8 @@ bench: $(STAMP)
 # Numbers and pictures of the documents, made anew from the records.
 docs: $(STAMP)
 	$(BIN)/python docs/figures/loss_surfaces.py
-	$(BIN)/python docs/figures/kernels.py
-	$(BIN)/python docs/figures/results.py
+	$(BIN)/python -m tools.kernels
+	$(BIN)/python -m tools.results
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.

@@ -20,7 +20,6 @@ import torch
 from setwise import environment
 from setwise.planning import (
     Encoding,
-    PuzzleDomain,
     latent_graph,
     random_problems,
     search,
@@ -28,6 +27,7 @@ from setwise.planning import (
     write_operators,
     write_task,
 )
+from setwise.worlds import PuzzleWorld
 
 ROOT = Path(__file__).parent.parent
 RECORD = Path(__file__).parent / "records" / "planning-encodings.json"
@@ -37,7 +37,7 @@ ENCODINGS: tuple[Encoding, ...] = ("index", "bits", "full")
 BITS, STEPS = 100, 14
 
 
-def measure(puzzle: PuzzleDomain) -> dict[str, Any]:
+def measure(puzzle: PuzzleWorld) -> dict[str, Any]:
     """Write and solve one problem in every encoding."""
     codes = np.random.default_rng(0).integers(0, 2, (puzzle.number_of_states, BITS)).astype(bool)
     graph = latent_graph(codes, puzzle.transitions().numpy())
@@ -95,7 +95,7 @@ def page(record: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__).parse_args()
-    found = measure(PuzzleDomain())
+    found = measure(PuzzleWorld())
     RECORD.write_text(json.dumps(found, indent=1) + "\n")
     PAGE.write_text(page(found))
     print(table(found))

@@ -31,6 +31,14 @@ if not torch.cuda.is_available():
     patch_language_once()
 
 
+@pytest.hookimpl(tryfirst=True)  # before they are selected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Pages in a browser are of the second tier; the first reads what is written into them."""
+    for item in items:
+        if item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The Chromium of this system; see `browser`.

@@ -2,7 +2,15 @@
 
 from setwise import losses, metrics
 from setwise.data.sets import mask_sets, pad_sets, shuffle_sets, unpad_sets
-from setwise.features import Bernoulli, Categorical, Features, Gaussian
+from setwise.features import (
+    Angle,
+    Bernoulli,
+    Categorical,
+    Family,
+    Features,
+    Gaussian,
+    Poisson,
+)
 from setwise.losses import (
     AssignmentCrossEntropyLoss,
     HausdorffLoss,
@@ -17,13 +25,16 @@ from setwise.losses import (
 )
 
 __all__ = [
+    "Angle",
     "AssignmentCrossEntropyLoss",
     "Bernoulli",
     "Categorical",
+    "Family",
     "Features",
     "Gaussian",
     "HausdorffLoss",
     "OrderedCrossEntropyLoss",
+    "Poisson",
     "SetAverageLoss",
     "SetCrossEntropyLoss",
     "assignment_cross_entropy",

@@ -28,8 +28,9 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 class Sets(NamedTuple):
     """The arguments of a checked call, flattened to B sets; logits and target are of one type.
 
-    Elements that are not valid hold zeros, whatever the caller had there. A dimension of no
-    elements has become one element that is not valid: nothing after this meets an empty dimension.
+    Elements that are not valid hold zeros, targets what is blank to their family, whatever the
+    caller had there. A dimension of no elements has become one element that is not valid: nothing
+    after this meets an empty dimension.
     """
 
     lead: torch.Size
@@ -92,7 +93,7 @@ def check_call(
     if dtype != target.dtype:
         dtype = torch.promote_types(dtype, torch.promote_types(target.dtype, torch.float32))
     logits, output_valid = _flatten(input, dtype, lead, output_valid)
-    x, valid = _flatten(target, dtype, lead, valid)
+    x, valid = _flatten(target, dtype, lead, valid, features.blank)
     sets = Sets(lead, features, logits, x, output_valid, valid, None)
     if weight is not None:
         weight = _flatten(weight.unsqueeze(-1), sets.compute_dtype(), lead, valid)[0].squeeze(-1)
@@ -102,8 +103,13 @@ def check_call(
 
 
 def _flatten(
-    elements: Tensor, dtype: torch.dtype, lead: torch.Size, valid: Tensor | None
+    elements: Tensor,
+    dtype: torch.dtype,
+    lead: torch.Size,
+    valid: Tensor | None,
+    blank: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
+    """Elements [B, size, F] and their mask; those that are not valid are blank, or zeros."""
     if elements.dtype != dtype:
         elements = elements.to(dtype)
     if len(lead) != 1:  # a reshape that changes nothing would still cost a step in backward
@@ -113,7 +119,11 @@ def _flatten(
         elements = torch.cat([elements, elements.new_zeros(B, 1, width)], dim=1)
         valid = torch.zeros(B, 1, dtype=torch.bool, device=elements.device)
     if valid is not None:
-        elements = elements.masked_fill(~valid.unsqueeze(-1), 0.0)
+        valid_rows = valid.unsqueeze(-1)
+        if blank is None:
+            elements = elements.masked_fill(~valid_rows, 0.0)
+        else:
+            elements = torch.where(valid_rows, elements, blank.to(elements))
     return elements, valid
 
 
@@ -244,12 +254,6 @@ def _check_values(sets: Sets) -> None:
         return
     sets = sets.widened()
     values.require_finite("input", sets.logits)
-    parts = zip(sets.features.blocks, sets.features.split(sets.target), strict=True)
-    for block, part in parts:
-        if block.targets_are_probabilities:
-            what = f"{type(block).__name__} features must be probabilities in [0, 1]"
-            values.require("target", part, 0.0, 1.0, what)
-        else:
-            values.require_finite("target", part)
+    sets.features.check_targets("target", sets.target)
     if sets.weight is not None:
         values.require("weight", sets.weight, 0.0, math.inf, "must be finite and not negative")

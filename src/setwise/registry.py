@@ -57,4 +57,4 @@ def _origin(entry: object) -> str:
     named = entry if hasattr(entry, "__qualname__") else type(entry)
     inner = getattr(entry, "function", None)
     named = inner if inner is not None and hasattr(inner, "__qualname__") else named
-    return f"{named.__module__}.{named.__qualname__}"  # type: ignore[union-attr]
+    return f"{named.__module__}.{named.__qualname__}"

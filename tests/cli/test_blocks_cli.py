@@ -92,6 +92,8 @@ def test_more_states_than_can_be_listed(capsys: Captured) -> None:
     assert "too large to list all" in capsys.readouterr().err
 
 
+# Slow: three processes load Mitsuba. test_cli.py interrupts a training, and the test above draws.
+@pytest.mark.slow
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path: Path, capsys: Captured) -> None:
     command = ["data", "blocksworld", *SMALL, "--states", "all", "--workers", "2"]
     process = subprocess.Popen(
@@ -189,6 +191,9 @@ def tiny(scenario: str, loss: Loss, seed: int) -> Config:
     )
 
 
+# Slow: processes load Mitsuba, and eight networks train. test_cli.py reproduces a table whole, and
+# tests/experiments/test_blocks_experiments.py trains on blocks.
+@pytest.mark.slow
 def test_from_nothing_to_table_3(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """One command draws, trains the patch autoencoder and the networks, and shows the table."""
     monkeypatch.setitem(RECIPES["table3"], "tiny", Recipe(tiny, ("1", "3"), seeds=1))

@@ -14,33 +14,20 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from setwise.report.paper import TABLES
 
+from repository import ROOT
 from setwise import cli
 from setwise.cli import reproduce, watch
 from setwise.cli.installed import install_command
 from setwise.cli.interrupt import Interrupt, interruptible
 from setwise.experiments import store
-from setwise.experiments.config import Autoencoder, Config, Loss, PuzzleData, Schedule
-from setwise.experiments.recipes import RECIPES, Recipe, table1, table4
+from setwise.experiments.config import Config, Loss, Schedule
+from setwise.experiments.recipes import RECIPES, table4
 from setwise.experiments.train import Progress
-from setwise.report.paper import TABLES
+from tiny_recipe import EPOCHS, RECIPE, tiny
 
-EPOCHS = 6
 KEYS = ["loss", "scenario", "paper", "best", "median", "worst", "runs"]
-
-
-def tiny(scenario: str, loss: Loss, seed: int) -> Config:
-    """The 2x2 puzzle and a network of a few units."""
-    return replace(
-        table1.paper(scenario, loss, seed),
-        table="table1-tiny",
-        data=PuzzleData(width=2, height=2, states=24, train=20),
-        network=Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8),
-        schedule=Schedule(epochs=EPOCHS, batch=10, evaluations=EPOCHS),
-    )
-
-
-RECIPE = Recipe(tiny, ("1", "3"), seeds=2)
 
 
 @pytest.fixture
@@ -274,7 +261,7 @@ torch.set_num_threads(1)
 from setwise import cli
 from setwise.cli import watch
 from setwise.experiments.recipes import RECIPES
-from test_cli import RECIPE
+from tiny_recipe import RECIPE
 
 RECIPES["table1"]["tiny"] = RECIPE
 seen = watch.Watcher.__call__
@@ -290,7 +277,14 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminate"])
+# Slow: each is a process, and both signals take the same way.
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="ctrl-c"),
+        pytest.param(signal.SIGTERM, id="terminate", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stop_saves_and_the_same_command_goes_on(
     number: signal.Signals, command: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
@@ -299,7 +293,7 @@ def test_a_stop_saves_and_the_same_command_goes_on(
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *command],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).parents[1] / "support"), "PATH": ""},
+        env={"PYTHONPATH": str(ROOT / "tests" / "support"), "PATH": ""},
         stderr=subprocess.PIPE,
         text=True,
     )

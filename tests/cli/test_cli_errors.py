@@ -33,7 +33,11 @@ def parsers(
 
 def words(parser: argparse.ArgumentParser) -> list[str]:
     """What is typed for a command, after ``setwise``; with what it cannot do without."""
-    needed = {"setwise reproduce": ["table1"], "setwise rules ask": ["neighbor2(a,b,c)"]}
+    needed = {
+        "setwise plan": ["puzzle"],
+        "setwise reproduce": ["table1"],
+        "setwise rules ask": ["neighbor2(a,b,c)"],
+    }
     return [*parser.prog.split()[1:], *needed.get(parser.prog, [])]
 
 
@@ -168,7 +172,10 @@ def test_a_folder_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         require_folder("--output", tmp_path / "new")
 
 
-@pytest.mark.parametrize("typed", ["rules count --json", "rules count"])
+# Slow: each is a process. One of the two kinds of output is enough for the first tier.
+@pytest.mark.parametrize(
+    "typed", ["rules count --json", pytest.param("rules count", marks=pytest.mark.slow)]
+)
 def test_nobody_reads_on(typed: str, tmp_path: Path) -> None:
     """As after ``setwise rules count --json | head``, which has seen enough."""
     reading, writing = os.pipe()

@@ -53,6 +53,8 @@ def program(path: Path, script: str) -> None:
     path.chmod(0o755)
 
 
+# Slow: renderers, a browser and a planner start. Below each is tried with a program that is faster.
+@pytest.mark.slow
 def test_this_machine(capsys: Captured) -> None:
     """The whole command, with every backend in a process of its own."""
     assert cli.main(["doctor", "--json"]) == 0

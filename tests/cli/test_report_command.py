@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pages import add_cost, add_plan, add_reconstructions
+from recorded import PAPER, SH, make_records, write
 from setwise import cli
-from test_report import make_records, write
 
 Captured = pytest.CaptureFixture[str]
 RUNS, COSTS = Path("results/table1.jsonl"), Path("results/cost.jsonl")
@@ -38,15 +38,24 @@ def refusal(capsys: Captured) -> str:
 
 def test_it_says_where_to_look(folder: Path, capsys: Captured) -> None:
     """And makes a page of nothing, too: the paper's numbers and the commands."""
+    write(folder / "results", [], *PAPER)
     assert cli.main(["report"]) == 0
     assert (folder / "report.html").as_uri() in capsys.readouterr().out
     text = Path("report.html").read_text()
     assert text.count("Not recorded yet") == 5
     assert "No plans are recorded yet" in text
     assert "No benchmark is recorded yet" in text
-    assert [path.name for path in folder.iterdir()] == ["report.html"]
+    assert {path.name for path in folder.iterdir()} == {"report.html", "results"}
     # What is not recorded is trained by the plain command.
     assert "runs/again" not in text
+
+
+def test_a_page_of_nothing_at_all(folder: Path) -> None:
+    assert cli.main(["report"]) == 0
+    text = Path("report.html").read_text()
+    assert "No experiment is recorded here yet." in text
+    assert "setwise reproduce table1 --preset quick" in text
+    assert [path.name for path in folder.iterdir()] == ["report.html"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def changed(*path: str, to: Any) -> Callable[[dict[str, Any]], object]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        *((without(n), f"{n}: is missing") for n in ("environment", "history", "seconds", "table")),
+        *((without(n), f"{n}: is missing") for n in ("environment", "history", "seconds", "run")),
         (changed("environment", to=None), "environment: expected an object, got None"),
         (changed("environment", to={}), "hardware: is missing"),
         (changed("metrics", to={}), "success: is missing"),
@@ -97,16 +106,19 @@ def changed(*path: str, to: Any) -> Callable[[dict[str, Any]], object]:
         (changed("members", to=0), "members: expected one or more, got 0"),
         (changed("history", "success", to=[1.0]), "expected columns of one length, got epoch 2"),
         (changed("history", "success", to=["x", 1.0]), "expected numbers, got 'x' in success"),
-        (changed("table", to="table9"), "table9: the paper has no such table"),
+        (without("experiment"), "experiment: is missing"),
+        (changed("experiment", to="table9"), "experiment: expected table1, got table9"),
+        (changed("loss", to="mine"), "loss: table1.json has no mine; it has ordered_cross_entropy"),
+        (changed("loss", to=[]), "loss: expected a text, got []"),
         (changed("config", to={}), "loss: is missing"),
-        (changed("config", "data", to={"kind": "other"}), "data: unknown kind 'other'"),
-        (changed("config", "schedule", to={}), "config: "),
+        (changed("config", "schedule", to=3), "schedule: expected an object, got 3"),
+        (changed("problems", to=[]), "trained: is missing"),
     ],
 )
 def test_a_record_that_lacks_something(
     change: Callable[[dict[str, Any]], object], said: str, capsys: Captured
 ) -> None:
-    records = make_records(losses=["SH"], scenarios=["4"])
+    records = make_records(losses=[SH], scenarios=["4"])
     write(RUNS.parent, records)
     change(records[1])
     RUNS.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -115,9 +127,33 @@ def test_a_record_that_lacks_something(
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed("config", "data", to={"kind": "other"}), 'data.kind ("puzzle" and "other")'),
+        (changed("config", "schedule", to={}), "schedule.epochs (1500 and None)"),
+    ],
+)
+def test_a_record_of_another_setting(
+    change: Callable[[dict[str, Any]], object], said: str, capsys: Captured
+) -> None:
+    """Whether or not its data and its schedule are known here."""
+    records = make_records(losses=[SH], scenarios=["4"])
+    change(records[1])
+    write(RUNS.parent, records)
+    assert said in refusal(capsys)
+
+
+def test_records_without_a_sheet(capsys: Captured) -> None:
+    write(RUNS.parent, make_records(losses=[SH], scenarios=["4"]))
+    RUNS.with_suffix(".json").unlink()
+    message = refusal(capsys)
+    assert f"{RUNS}: has records of runs, but their sheet table1.json is missing" in message
+
+
 def test_runs_that_were_measured_at_other_epochs(capsys: Captured) -> None:
     """They have no median on the way."""
-    records = make_records(losses=["SH"], scenarios=["4"])
+    records = make_records(losses=[SH], scenarios=["4"])
     records[2]["history"] = {name: values[:1] for name, values in records[2]["history"].items()}
     write(RUNS.parent, records)
     message = refusal(capsys)
@@ -130,7 +166,7 @@ def test_runs_that_were_measured_at_other_epochs(capsys: Captured) -> None:
         (RUNS, "{\n", "line 1: not a record"),
         (RUNS, "{}\n", "line 1: not a record: run: is missing"),
         (RUNS, "[]\n", "line 1: not a record: expected an object with fields, got '[]'"),
-        (COSTS, "{}\n", "line 1: not a record: table: is missing"),
+        (COSTS, "{}\n", "line 1: not a record: experiment: is missing"),
         (PLAN, "{}", "captions: is missing"),
         (PLAN, "[]", "expected an object"),
         (PLAN, "{", "not a plan"),
@@ -143,6 +179,7 @@ def test_runs_that_were_measured_at_other_epochs(capsys: Captured) -> None:
     ],
 )
 def test_files_that_are_no_records(name: Path, text: str, said: str, capsys: Captured) -> None:
+    write(RUNS.parent, [], "table1")
     name.parent.mkdir(parents=True, exist_ok=True)
     name.write_text(text)
     message = refusal(capsys)
@@ -151,14 +188,14 @@ def test_files_that_are_no_records(name: Path, text: str, said: str, capsys: Cap
 
 
 def test_bytes_that_are_no_text(capsys: Captured) -> None:
-    RUNS.parent.mkdir()
+    write(RUNS.parent, [], "table1")
     RUNS.write_bytes(b"\xff\xfe\n")
     assert f"{RUNS}: not a file of records" in refusal(capsys)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, 1000, -10])
 def test_reconstructions_that_are_cut_off(keep: int, capsys: Captured) -> None:
-    Path("results").mkdir()
+    write(Path("results"), [], "table3")
     add_reconstructions(Path("results"))
     whole = Path(PICTURES).read_bytes()
     Path(PICTURES).write_bytes(whole[:keep])
@@ -190,7 +227,7 @@ def test_a_plan_that_lacks_a_picture(capsys: Captured) -> None:
     "more", [{"seconds": None}, {"seconds": 0}, {"seconds_alone": {}}, {"networks": "x"}]
 )
 def test_a_cost_that_lacks_something(more: dict[str, Any], capsys: Captured) -> None:
-    write(RUNS.parent, make_records(losses=["SH"], scenarios=["4"]))
+    write(RUNS.parent, make_records(losses=[SH], scenarios=["4"]))
     add_cost(RUNS.parent, **more)
     assert f"{COSTS}, line 1: not a record: " in refusal(capsys)
 

@@ -63,7 +63,7 @@ def eight_transitions() -> Tensor:
 def test_every_state_and_move_of_small_boards(width: int, height: int) -> None:
     puzzle = SlidingPuzzle(width, height)
     states = list(permutations(range(width * height)))  # in lexicographic order
-    assert puzzle.configurations().tolist() == [list(state) for state in states]
+    assert puzzle.states().tolist() == [list(state) for state in states]
     expected = {(one, two) for one in states for two in plain_moves(one, width, height)}
     found = [(states[before], states[after]) for before, after in puzzle.transitions().tolist()]
     assert len(found) == len(set(found)) == puzzle.number_of_transitions
@@ -74,7 +74,7 @@ def test_every_state_and_move_of_small_boards(width: int, height: int) -> None:
 def test_solvable_is_reachable(width: int, height: int) -> None:
     """Two halves, between which nothing leads: 360 and 360 states on a board of 3 x 2."""
     puzzle = SlidingPuzzle(width, height)
-    configurations = puzzle.configurations()
+    configurations = puzzle.states()
     half = reachable(tuple(puzzle.goal().tolist()), width, height)
     assert len(half) == puzzle.number_of_states // 2
     other = next(state for state in map(tuple, configurations.tolist()) if state not in half)
@@ -87,7 +87,7 @@ def test_solvable_is_reachable(width: int, height: int) -> None:
 
 
 def test_the_eight_puzzle_has_the_size_of_the_paper() -> None:
-    configurations, transitions = EIGHT.configurations(), eight_transitions()
+    configurations, transitions = EIGHT.states(), eight_transitions()
     assert EIGHT.number_of_states == len(configurations) == 362880
     assert EIGHT.number_of_transitions == len(transitions) == 967680
     assert len((transitions @ torch.tensor([362880, 1])).unique()) == 967680
@@ -107,7 +107,7 @@ def test_the_eight_puzzle_falls_into_two_halves() -> None:
     graph = coo_matrix((np.ones(len(before), np.int8), (before, after)), shape=(362880, 362880))
     count, component = connected_components(graph, directed=False)
     assert count == 2
-    solvable = EIGHT.solvable(EIGHT.configurations(), EIGHT.goal())
+    solvable = EIGHT.solvable(EIGHT.states(), EIGHT.goal())
     assert solvable.sum() == 181440
     assert solvable.equal(torch.from_numpy(component == component[0]))
 
@@ -169,7 +169,7 @@ def test_what_is_no_move() -> None:
 
 def test_of_all_pairs_the_transitions_are_legal() -> None:
     puzzle = SlidingPuzzle(2, 3)
-    states = puzzle.configurations()
+    states = puzzle.states()
     legal = puzzle.is_legal_move(states[:, None], states).nonzero()
     assert legal.tolist() == sorted(puzzle.transitions().tolist())
 
@@ -204,7 +204,7 @@ def test_objects_come_back_in_any_order(
 
 
 def test_different_states_are_different_sets() -> None:
-    sets = SlidingPuzzle(2, 2).objects(SlidingPuzzle(2, 2).configurations())
+    sets = SlidingPuzzle(2, 2).objects(SlidingPuzzle(2, 2).states())
     assert len({frozenset(map(tuple, one)) for one in sets.tolist()}) == 24
 
 
@@ -449,7 +449,7 @@ BAD_CALLS: list[tuple[Callable[[], object], type[Exception], str]] = [
         ValueError,
         r"broadcast, got start \(2, 4\) and end \(3, 4\)",
     ),
-    (lambda: SlidingPuzzle(4, 3).configurations(), ValueError, "all 479001600 .* use sample"),
+    (lambda: SlidingPuzzle(4, 3).states(), ValueError, "all 479001600 .* use sample"),
     (lambda: SlidingPuzzle(4, 4).transitions(), ValueError, "too large to list .* use sample"),
     (lambda: SlidingPuzzle(7, 3).rank(torch.arange(21)), ValueError, "21! do not fit in 64 bits"),
     (lambda: TINY.configuration_of(torch.ones(4, 7)), ValueError, r"\[\*, 4, 8\], got \(4, 7\)"),

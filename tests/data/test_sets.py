@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import setwise as sw
-from setwise import Bernoulli, Categorical, Features, Gaussian
+from setwise import Angle, Bernoulli, Categorical, Features, Gaussian, Poisson
 
 MIXED = Features(Categorical(3), Bernoulli(2), Gaussian(1), Categorical(2))
 LOSSES: list[Callable[..., Tensor]] = [
@@ -91,12 +91,24 @@ def test_dummies_of_categorical_blocks_are_proper_elements() -> None:
     assert digits.tolist() == [[i, j, k] for i in range(3) for j in range(2) for k in range(2)]
 
 
+def test_counts_spell_in_decimals_and_angles_in_quarters() -> None:
+    features = Features(Angle(1), Gaussian(1), Poisson(2))
+    dummies = sw.pad_sets([torch.zeros(0, 4)], 400, features)[0, :, :-1]
+    assert dummies[123, 1:].tolist() == [0.0, 2.0, 3.0]
+    assert dummies[[0, 100, 200, 300], 0].tolist() == pytest.approx(
+        [0.0, math.pi / 2, -math.pi, -math.pi / 2]
+    )
+
+
 @pytest.mark.parametrize(
     ("features", "most"),
     [
         (Features(Bernoulli(3)), 8),
         (Features(Categorical(3), Bernoulli(1)), 6),
         (Features(Gaussian(2)), 1),
+        (Features(Poisson(1)), 10),
+        (Features(Angle(2)), 16),
+        (Features(Angle(1), Gaussian(1), Poisson(1)), 40),
     ],
     ids=str,
 )

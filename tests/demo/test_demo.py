@@ -20,11 +20,11 @@ from playwright.sync_api import Browser
 from rich.console import Console
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
+from setwise.cli.demo_watch import DemoWatcher
 
 from browser import SCHEMES, WIDTHS, Scheme, faint, opened, overflowing, unnamed
 from setwise import cli
 from setwise.cli import demo as command
-from setwise.cli.demo_watch import DemoWatcher
 from setwise.cli.installed import install_command
 from setwise.cli.interrupt import Interrupt
 from setwise.demo.learn import checkpoint_of
@@ -32,10 +32,10 @@ from setwise.demo.solve import farthest
 from setwise.experiments.config import Config, Loss, PuzzleData
 from setwise.experiments.recipes import demo
 from setwise.experiments.train import Progress
-from setwise.planning import PuzzleDomain
+from setwise.worlds import PuzzleWorld
 
 Captured = pytest.CaptureFixture[str]
-PUZZLE = PuzzleDomain(2, 2)
+PUZZLE = PuzzleWorld(2, 2)
 THE_DEMO = demo.config
 
 
@@ -151,7 +151,7 @@ def test_the_page(finished: Run, chromium: Browser, width: int, scheme: Scheme) 
 def test_the_slider_moves_the_plan(finished: Run, chromium: Browser) -> None:
     """From picture to picture; the captions lead from the init to the goal by legal moves."""
     ways = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-    state = farthest(PUZZLE).tolist()
+    state = farthest(PUZZLE, PUZZLE.goal()).tolist()
     with opened(chromium, finished.page) as page:
         plan = page.locator("figure.steps")
         slider = plan.locator("input")
@@ -336,16 +336,16 @@ def test_the_recipe() -> None:
     assert ours.shuffle_input
     assert ours.shuffle_target
     assert isinstance(ours.data, PuzzleData)
-    assert ours.data.train == PuzzleDomain(ours.data.width, ours.data.height).number_of_states
+    assert ours.data.train == PuzzleWorld(ours.data.width, ours.data.height).number_of_states
 
 
-@pytest.mark.parametrize("puzzle", [PUZZLE, PuzzleDomain(2, 3), PuzzleDomain(3, 2)])
-def test_no_state_is_farther(puzzle: PuzzleDomain) -> None:
+@pytest.mark.parametrize("puzzle", [PUZZLE, PuzzleWorld(2, 3), PuzzleWorld(3, 2)])
+def test_no_state_is_farther(puzzle: PuzzleWorld) -> None:
     moves = puzzle.transitions().numpy()
     states = puzzle.number_of_states
     graph = coo_array((np.ones(len(moves)), tuple(moves.T)), shape=(states, states)).tocsr()
     steps = shortest_path(graph, unweighted=True, indices=int(puzzle.rank(puzzle.goal())))
-    found = int(puzzle.rank(farthest(puzzle)))
+    found = int(puzzle.rank(farthest(puzzle, puzzle.goal())))
     assert steps[found] == steps[np.isfinite(steps)].max()
 
 

@@ -17,7 +17,9 @@ import pytest
 import torch
 from PIL import Image
 
-ROOT = Path(__file__).parents[2]
+from pictures import differing_pixels
+from repository import ROOT
+
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 SCRIPT = ROOT / "docs" / "figures" / "loss_surfaces.py"
 
@@ -60,13 +62,6 @@ def broken_links(document: Path) -> list[str]:
 def script() -> dict[str, Any]:
     """What the script of the figure defines."""
     return runpy.run_path(str(SCRIPT))
-
-
-def differing_pixels(first: Path, second: Path) -> float:
-    """The share of pixels that differ visibly in some colour."""
-    a, b = (np.asarray(Image.open(path).convert("RGB"), dtype=np.int16) for path in (first, second))
-    assert a.shape == b.shape
-    return float((np.abs(a - b).max(axis=-1) > 24).mean())
 
 
 def test_the_training_example_shows_what_it_says() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-MAKEFILE = Path(__file__).parents[2] / "Makefile"
+from programs import program
+from repository import ROOT
+
 CLEAR = "-m venv --clear .venv"
 # Run before what a Python is asked to run: it takes another for itself.
 STATES = {
@@ -26,25 +28,22 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is n
 
 def python(path: Path, state: str) -> Path:
     """A program that understands ``-c CODE``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     code = f"import sys; {STATES[state]}; exec(sys.argv[1])"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$2"\n')
-    path.chmod(0o755)
-    return path
+    return program(path, f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$2"\n')
 
 
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Without what a make that runs these tests, or their user, has set."""
     ours = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    ours.pop("PYTHON", None)
-    ours.pop("MFLAGS", None)
+    for name in ("PYTHON", "MFLAGS", "WORKERS"):
+        ours.pop(name, None)
     return subprocess.run(["make", *words], cwd=folder, env=ours, capture_output=True, text=True)
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """What make looks at, with everything installed."""
-    shutil.copy(MAKEFILE, tmp_path)
+    shutil.copy(ROOT / "Makefile", tmp_path)
     for name in ("pyproject.toml", "constraints.txt"):
         (tmp_path / name).touch()
     python(tmp_path / ".venv" / "bin" / "python", "good")
@@ -58,13 +57,13 @@ def test_what_is_installed_stays(target: str, clone: Path) -> None:
     assert make(clone, "-n", target).stdout == f".venv/bin/setwise {target}\n"
 
 
-@pytest.mark.parametrize("target", ["demo", "report", "test"])
+@pytest.mark.parametrize("target", ["demo", "report", "test", "test-all"])
 @pytest.mark.parametrize("state", ["too old", "without pip", "broken"])
 def test_what_will_not_do_is_made_anew(state: str, target: str, clone: Path) -> None:
     """All in its order, with the hint before anything that takes long."""
     python(clone / ".venv" / "bin" / "python", state)
     done = make(clone, "-n", target).stdout
-    extra = "dev" if target == "test" else "demo"
+    extra = "dev" if target.startswith("test") else "demo"
     hint = f"make {target} PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
     install = f"-m pip install --constraint constraints.txt --editable '.[{extra}]'\n"
     places = [done.find(words) for words in (f"python3 {CLEAR}", hint, "pip install", install)]
@@ -96,21 +95,28 @@ def test_a_python_that_is_too_old_clears_nothing(clone: Path) -> None:
     assert (clone / ".venv" / ".installed").exists()
 
 
-@pytest.mark.parametrize("failing", ["", "tests/kernels/test_triton.py", "--ignore=tests/kernels/test_triton.py"])
-def test_either_half_of_the_tests_may_fail(failing: str, clone: Path) -> None:
-    """Both run to their end, and both are shown."""
+@pytest.mark.parametrize(("target", "selection"), [("test", ' -m "not slow"'), ("test-all", "")])
+def test_the_tiers(target: str, selection: str, clone: Path) -> None:
+    """They differ in what they select alone."""
+    shared = "-m pytest -n 2 --dist worksteal --durations=20"
+    assert make(clone, "-n", target).stdout == f".venv/bin/python {shared}{selection}\n"
+
+
+@pytest.mark.parametrize("target", ["test", "test-all"])
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_failure_is_passed_on(status: int, target: str, clone: Path) -> None:
     found = clone / ".venv" / "bin" / "python"
     honest = found.rename(found.with_name("honest"))
-    found.write_text(
-        f'#!/bin/sh\n[ "$1" = -c ] && exec {honest} "$@"\necho "ran $*"\n'
-        f'for word in "$@"; do [ "$word" = "{failing}" ] && exit 1; done\nexit 0\n'
-    )
-    found.chmod(0o755)
-    done = make(clone, "test")
-    assert (done.returncode != 0) == bool(failing)
-    others, kernels = done.stdout.splitlines()
-    assert "--ignore=tests/kernels/test_triton.py" in others
-    assert "pytest tests/kernels/test_fused.py" in kernels
+    program(found, f'#!/bin/sh\n[ "$1" = -c ] && exec {honest} "$@"\nexit {status}\n')
+    assert (make(clone, target).returncode != 0) == bool(status)
+
+
+def test_what_must_hold_before_a_change_lands() -> None:
+    """All tests, not the first tier alone, and none may be skipped for want of a program."""
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    commands = [line for line in lines if line.startswith("make ")]
+    assert commands == ["make check", "make test-all", "make demo"]
+    assert "export SETWISE_TEST_EVERYTHING=1" in lines
 
 
 def test_clean(clone: Path) -> None:

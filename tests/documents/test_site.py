@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 import setwise as sw
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
+# Slow: MkDocs reads all of the library. `make check` builds the site without a warning as well, and
+# what is ours in it is called below.
+builds_the_site = pytest.mark.slow
 # What a browser fetches by itself, unlike a link.
 _FETCHED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*?\bsrc=\"([^\"]*)\"|<link\b[^>]*>")
 _ADDRESS = re.compile(r"\bhref=\"([^\"]*)\"")
@@ -45,11 +48,13 @@ def fetched(page: str) -> list[str]:
     return found
 
 
+@builds_the_site
 def test_every_document_is_a_page(site: Path) -> None:
     wanted = {path.stem for path in (ROOT / "docs").glob("*.md")}
     assert wanted | {"index", "contributing", "changelog"} <= {path.stem for path in site.glob("*")}
 
 
+@builds_the_site
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     for path in site.glob("*.html"):
         page = path.read_text()
@@ -65,6 +70,7 @@ def test_what_is_fetched_is_noticed() -> None:
     assert fetched(page) == ["https://a/b.css", "//c/d.js"]
 
 
+@builds_the_site
 def test_formulas_are_drawn(site: Path) -> None:
     page = (site / "losses.html").read_text()
     assert page.count("<math") > 50
@@ -72,6 +78,7 @@ def test_formulas_are_drawn(site: Path) -> None:
         assert "arithmatex" not in path.read_text(), f"{path.name} has a formula that is not drawn"
 
 
+@builds_the_site
 def test_the_reference_has_every_public_name(site: Path) -> None:
     page = (site / "api.html").read_text()
     described = {name.split(".")[-1] for name in re.findall(r'id="(setwise\.[\w.]+)"', page)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,84 +14,49 @@ import pytest
 import torch
 from torch import Tensor
 
-from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.data.blocksworld_objects import BoxGrid
-from setwise.experiments import checkpoint, measures, patches, reproduce, store
-from setwise.experiments.blocks import archive_of, object_sets, with_archive
-from setwise.experiments.config import Autoencoder, BlocksData, Config, Loss, Schedule
-from setwise.experiments.kept import kept_networks
-from setwise.experiments.measures import PictureError
-from setwise.experiments.patches import fit, patch_autoencoder, weights_sha256
-from setwise.experiments.recipes import RECIPES, table3, table4
+from setwise.experiments import checkpoint, run, store
+from setwise.experiments.config import Config
+from setwise.experiments.kept import kept_rule_learners
+from setwise.experiments.networks import Autoencoder
+from setwise.experiments.recipes import EXPERIMENTS, table4
 from setwise.experiments.reconstruct import reconstruct
 from setwise.experiments.reconstructions import Reconstructions
-from setwise.experiments.task import build_network, load_task
-from setwise.experiments.train import Progress, StoppedError, Training, _evenly
+from setwise.experiments.saved_networks import load_network
+from setwise.experiments.tasks import BlocksData, patches, picture_error
+from setwise.experiments.tasks.patches import fit, patch_autoencoder, weights_sha256
+from setwise.experiments.tasks.picture_error import PictureError
+from setwise.experiments.train import (
+    StoppedError,
+    Training,
+    TrainingProgress,
+    _evenly,
+    build_network,
+)
 from setwise.features import Bernoulli, Categorical
 from setwise.models.prototypes import as_logits
-
-CPU = torch.device("cpu")
-DATA = BlocksData(
-    blocks=3,
-    states=24,
-    width=60,
-    height=40,
-    train=20,
-    patch_channels=1,
-    patch_epochs=2,
-    patch_batch=15,
-)
-COLOURS = torch.tensor([[200, 40, 40], [40, 200, 40], [40, 40, 200]], dtype=torch.uint8)
-
-
-def an_archive(seed: int = 0, states: int = 24) -> BlocksworldArchive:
-    """Three blocks of one colour each, two shades of it, at random places."""
-    bits = np.random.Generator(np.random.PCG64(seed))
-    shade = bits.integers(0, 2, (states, 3, 1, 1, 1))
-    colours = COLOURS.numpy()[None, :, None, None, :]
-    seen = np.broadcast_to(colours - 30 * shade, (states, 3, 32, 32, 3)).astype(np.uint8)
-    corner = bits.integers(0, 6, (states, 3, 2)) * 5
-    boxes = np.concatenate([corner, corner + 10], axis=-1).astype(np.uint16)
-    return BlocksworldArchive(seen, boxes, (40, 60), np.zeros((0, 2), dtype=np.int64))
+from tiny_blocks import CPU, DATA, an_archive, config, some_patches
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of data with the archive in its place."""
-    path = archive_of(DATA, tmp_path)
+    path = DATA.archive(tmp_path)
     path.parent.mkdir()
     an_archive().write(path)
     return tmp_path
 
 
-def config(
-    data: BlocksData, scenario: str = "4", loss: Loss = "SH", seed: int = 0, **schedule: Any
-) -> Config:
-    options = {"epochs": 2, "batch": 10, "learning_rate": 1e-2, "evaluations": 2}
-    shuffle_input, shuffle_target = table3.SCENARIOS[scenario]
-    return Config(
-        table="table3-tiny",
-        scenario=scenario,
-        loss=loss,
-        seed=seed,
-        shuffle_input=shuffle_input,
-        shuffle_target=shuffle_target,
-        data=data,
-        network=Autoencoder(
-            element_widths=(64, 64), widths=(64,), latent=32, decoder_width=64, dropout=0.0
-        ),
-        schedule=Schedule(**(options | schedule)),
-    )
-
-
 class TestArchive:
     def test_where_it_is(self) -> None:
-        assert archive_of(BlocksData(), Path("runs")) == Path("runs/blocksworld-5/states-2500.npz")
-        assert archive_of(DATA, Path("x")) == Path("x/blocksworld-3-60x40/states-24.npz")
+        assert BlocksData().archive(Path("runs")) == Path("runs/blocksworld-5/states-2500.npz")
+        assert DATA.archive(Path("x")) == Path("x/blocksworld-3-60x40/states-24.npz")
 
     def test_object_vectors(self, folder: Path) -> None:
-        data = with_archive(DATA, folder)
-        sets, features, measure = object_sets(data, folder, CPU)
+        data = DATA.bound(folder)
+        task = data.load(folder)
+        sets, features, measure = task.targets, task.features, task.measure
+        assert isinstance(measure, PictureError)
         assert sets.shape == (24, 3, 64 + 12 + 8 + 12 + 8)
         assert features.blocks == (
             Bernoulli(64),
@@ -105,22 +70,22 @@ class TestArchive:
         assert not measure.patches.training
 
     def test_another_archive_is_refused(self, folder: Path) -> None:
-        data = with_archive(DATA, folder)
+        data = DATA.bound(folder)
         with pytest.raises(ValueError, match="SHA-256 is not settled yet"):
-            load_task(DATA, folder)
-        an_archive(seed=1).write(archive_of(DATA, folder))
+            DATA.load(folder)
+        an_archive(seed=1).write(DATA.archive(folder))
         with pytest.raises(ValueError, match="not the pictures of this config"):
-            load_task(data, folder)
+            data.load(folder)
 
     def test_one_that_is_not_there_or_of_something_else(self, folder: Path) -> None:
         with pytest.raises(ValueError, match=r"setwise data blocksworld --blocks 3 .*--states 99"):
-            with_archive(replace(DATA, states=99), folder)
-        an_archive(states=20).write(archive_of(DATA, folder))
+            replace(DATA, states=99).bound(folder)
+        an_archive(states=20).write(DATA.archive(folder))
         with pytest.raises(ValueError, match=r"expected states, blocks and size \(24, 3, .* \(20"):
-            load_task(with_archive(DATA, folder), folder)
-        an_archive().write(archive_of(DATA, folder))
+            DATA.bound(folder).load(folder)
+        an_archive().write(DATA.archive(folder))
         with pytest.raises(ValueError, match="expected 0 < train <= states, got train 25"):
-            load_task(with_archive(replace(DATA, train=25), folder), folder)
+            replace(DATA, train=25).bound(folder).load(folder)
 
     def test_one_drawn_in_another_way(self, folder: Path) -> None:
         """As far as the settings beside it tell."""
@@ -129,24 +94,19 @@ class TestArchive:
             **{"renderer": "mitsuba", "seed": 0, "width": 60, "height": 40, "samples": 32},
             "version": "any",
         }
-        settings = archive_of(DATA, folder).with_name("settings.json")
+        settings = DATA.archive(folder).with_name("settings.json")
         settings.write_text(json.dumps(drawn))
-        assert with_archive(DATA, folder).sha256
+        assert DATA.bound(folder).sha256
         settings.write_text(json.dumps(drawn | {"renderer": "blender", "seed": 7}))
         said = r"\(seed 7 instead of 0; renderer blender instead of mitsuba\): use another folder"
         with pytest.raises(ValueError, match=said):
-            with_archive(DATA, folder)
+            DATA.bound(folder)
         settings.write_text(json.dumps(drawn | {"samples": 8}))
         with pytest.raises(ValueError, match="samples 8 instead of 32"):
-            with_archive(DATA, folder)
+            DATA.bound(folder)
         settings.write_text(json.dumps(drawn | {"environment": {"world": {"stacks": 4}}}))
         with pytest.raises(ValueError, match="blocks None instead of 3; stacks 4 instead of 3"):
-            with_archive(DATA, folder)
-
-
-def some_patches(count: int) -> Tensor:
-    shade = torch.rand(count, 3, 1, 1, generator=torch.Generator().manual_seed(0))
-    return shade.expand(count, 3, 32, 32)
+            DATA.bound(folder)
 
 
 class TestPatches:
@@ -154,15 +114,19 @@ class TestPatches:
         seen = some_patches(15)
         torch.manual_seed(5)
         before = torch.get_rng_state()
-        one, same = fit(DATA, seen, CPU).state_dict(), fit(DATA, seen, CPU).state_dict()
-        other = fit(replace(DATA, patch_seed=1), seen, CPU).state_dict()
+        one, same = (
+            fit(DATA.patch_training, seen, CPU).state_dict(),
+            fit(DATA.patch_training, seen, CPU).state_dict(),
+        )
+        other = fit(replace(DATA, patch_seed=1).patch_training, seen, CPU).state_dict()
         assert torch.get_rng_state().equal(before)
         assert all(weight.equal(same[name]) for name, weight in one.items())
         assert not one["encoder.0.weight"].equal(other["encoder.0.weight"])
 
     def test_it_learns(self) -> None:
         seen = some_patches(15)
-        model = fit(replace(DATA, patch_channels=2, patch_epochs=150), seen, CPU).eval()
+        data = replace(DATA, patch_channels=2, patch_epochs=150)
+        model = fit(data.patch_training, seen, CPU).eval()
         with torch.no_grad():
             left = (model(seen) - seen).square().mean()
         assert left < 0.6 * (seen.mean(0) - seen).square().mean()
@@ -170,25 +134,27 @@ class TestPatches:
     def test_it_is_trained_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         seen = some_patches(15)
         data = replace(DATA, sha256="abc")
-        first = patch_autoencoder(data, seen, tmp_path, CPU)
+        first = patch_autoencoder(data.patch_training, seen, tmp_path, CPU)
         (kept,) = tmp_path.glob("patches-*.safetensors")
-        assert checkpoint.read(kept)[1]["data"]["sha256"] == "abc"
+        assert checkpoint.read(kept)[1]["training"]["sha256"] == "abc"
         monkeypatch.setattr(patches, "fit", lambda *given: 1 / 0)
-        again = patch_autoencoder(replace(data, scored_as="categorical"), seen, tmp_path, CPU)
+        other = replace(data, scored_as="categorical")
+        again = patch_autoencoder(other.patch_training, seen, tmp_path, CPU)
         assert again.encode(seen).equal(first.encode(seen))
         assert not any(weight.requires_grad for weight in again.parameters())
         for change in ({"sha256": "d"}, {"train": 19}, {"patch_epochs": 3}, {"patch_seed": 1}):
+            changed = replace(data, **change)  # type: ignore[arg-type]
             with pytest.raises(ZeroDivisionError):
-                patch_autoencoder(replace(data, **change), seen, tmp_path, CPU)  # type: ignore[arg-type]
+                patch_autoencoder(changed.patch_training, seen, tmp_path, CPU)
 
     def test_too_few(self) -> None:
         with pytest.raises(ValueError, match="patch_batch: 15 patches are more than the 14"):
-            fit(DATA, some_patches(14), CPU)
+            fit(DATA.patch_training, some_patches(14), CPU)
 
     def test_weights_have_a_name(self) -> None:
-        model = fit(DATA, some_patches(15), CPU)
+        model = fit(DATA.patch_training, some_patches(15), CPU)
         name = weights_sha256(model)
-        assert weights_sha256(fit(DATA, some_patches(15), CPU)) == name
+        assert weights_sha256(fit(DATA.patch_training, some_patches(15), CPU)) == name
         with torch.no_grad():
             next(model.parameters()).view(-1)[0].add_(1e-6)
         assert weights_sha256(model) != name
@@ -200,10 +166,10 @@ def _identities(configs: list[Config]) -> set[str]:
 
 class TestTraining:
     def test_records(self, folder: Path, tmp_path: Path) -> None:
-        data = with_archive(DATA, folder)
+        data = DATA.bound(folder)
         configs = [config(data, scenario, "SH", seed) for scenario in "14" for seed in (0, 1)]
-        seen: list[Progress] = []
-        reproduce.reproduce(
+        seen: list[TrainingProgress] = []
+        run.train(
             configs,
             "cpu",
             tmp_path / "results",
@@ -226,9 +192,9 @@ class TestTraining:
 
         # What was kept does what was recorded, read in any order.
         kept = tmp_path / "networks" / "table3-tiny" / f"{configs[2].identity}.safetensors"
-        found, network = reproduce.load_network(kept, data=folder)
+        found, network = load_network(kept, data=folder)
         assert found == configs[2]
-        task = load_task(found.data, folder)
+        task = found.data.load(folder)
         with torch.no_grad():
             logits = network(task.targets.flip(1)).unsqueeze(0)
         finite = torch.ones(1, 24, dtype=torch.bool)
@@ -237,9 +203,9 @@ class TestTraining:
         assert task.measure.total(values).item() == pytest.approx(recorded, abs=1e-4)
 
     def test_reconstructions(self, folder: Path, tmp_path: Path) -> None:
-        data = with_archive(DATA, folder)
+        data = DATA.bound(folder)
         configs = [config(data, "4", loss) for loss in ("SH", "H")]
-        reproduce.reproduce(
+        run.train(
             configs, "cpu", tmp_path, tmp_path, data=folder, keep=lambda rs: _identities(configs)
         )
         networks = sorted((tmp_path / "table3-tiny").glob("*.safetensors"))
@@ -254,10 +220,10 @@ class TestTraining:
         assert (back.inputs == found.inputs).all()
         assert back.outputs.shape == (2, 2, 40, 60, 3)
         # As far apart as was measured.
-        task = load_task(data, folder)
+        task = data.load(folder)
         path = tmp_path / "table3-tiny" / f"{configs[0].identity}.safetensors"
         with torch.no_grad():
-            logits = reproduce.load_network(path, data=folder)[1](task.targets[[3, 22]])
+            logits = load_network(path, data=folder)[1](task.targets[[3, 22]])
         values = task.measure(
             logits[None], torch.ones(1, 2, dtype=torch.bool), task.targets[[3, 22]], task.features
         )
@@ -269,10 +235,8 @@ class TestTraining:
 
     def test_reconstructions_for_the_documents(self, folder: Path) -> None:
         """The script of the figures collects what was kept in a folder of runs."""
-        own = config(with_archive(DATA, folder), "4")
-        reproduce.reproduce(
-            [own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity]
-        )
+        own = config(DATA.bound(folder), "4")
+        run.train([own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity])
         script = Path(__file__).parents[2] / "docs" / "figures" / "blocksworld.py"
         collect = runpy.run_path(str(script))["collect_reconstructions"]
         collect(folder / "table3-tiny", [22, 23], folder / "x.npz")
@@ -284,45 +248,45 @@ class TestTraining:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Another one has other features, even if all of its settings are the same."""
-        own = config(with_archive(DATA, folder))
-        reproduce.reproduce(
-            [own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity]
-        )
+        own = config(DATA.bound(folder))
+        run.train([own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity])
         path = folder / "table3-tiny" / f"{own.identity}.safetensors"
-        (autoencoder,) = archive_of(DATA, folder).parent.glob("patches-*.safetensors")
+        (autoencoder,) = DATA.archive(folder).parent.glob("patches-*.safetensors")
         weights, facts = checkpoint.read(autoencoder)
         monkeypatch.setattr(patches, "fit", lambda *given: 1 / 0)
-        reproduce.load_network(path, data=folder)
+        load_network(path, data=folder)
 
         bias = weights["encoder.0.bias"]
         checkpoint.write(autoencoder, weights | {"encoder.0.bias": bias + 1e-3}, facts)
         with pytest.raises(ValueError, match=r"patches-.*: not the patch autoencoder that the net"):
-            reproduce.load_network(path, data=folder)
+            load_network(path, data=folder)
         autoencoder.unlink()
-        for load in (reproduce.load_network, lambda path, data: reconstruct([path], [0], data)):
+        for load in (load_network, lambda path, data: reconstruct([path], [0], data)):
             with pytest.raises(ValueError, match=r"patches-.*: .* is not there; copy it from"):
                 load(path, data=folder)
         assert not autoencoder.exists()
 
     def test_a_training_keeps_to_its_patch_autoencoder(self, folder: Path) -> None:
-        own, path = config(with_archive(DATA, folder)), folder / "x.ckpt"
+        own, path = config(DATA.bound(folder)), folder / "x.ckpt"
         with pytest.raises(StoppedError):
             Training([own], "cpu", path, data=folder).run(stop=lambda: True)
-        (autoencoder,) = archive_of(DATA, folder).parent.glob("patches-*.safetensors")
+        (autoencoder,) = DATA.archive(folder).parent.glob("patches-*.safetensors")
         weights, facts = checkpoint.read(autoencoder)
         other = weights | {"encoder.0.bias": weights["encoder.0.bias"] + 1e-3}
         checkpoint.write(autoencoder, other, facts)
-        with pytest.raises(ValueError, match=r"x\.ckpt: began with another patch autoencoder"):
+        with pytest.raises(ValueError, match=r"x\.ckpt: began with data of which something else"):
             Training([own], "cpu", path, data=folder).run()
         checkpoint.write(autoencoder, weights, facts)
         assert len(Training([own], "cpu", path, data=folder).run()) == 1
 
+    # Slow: a training until it has learned. test_records trains in the same way for two epochs.
+    @pytest.mark.slow
     def test_pictures_come_closer(self, folder: Path) -> None:
-        data = with_archive(DATA, folder)
+        data = DATA.bound(folder)
         # Enough for any seed: after half of it, which had converged depended on the processor.
         schedule = {"epochs": 200, "learning_rate": 5e-3, "cooldown": 0.5}
         configs = [config(data, "1", loss, **schedule) for loss in ("H", "SH")]
-        black = load_task(data, folder)
+        black = data.load(folder)
         assert isinstance(black.measure, PictureError)
         nothing = black.measure.pictures(black.targets).square().mean().sqrt().item()
         results = Training(configs, "cpu", data=folder).run()
@@ -330,7 +294,7 @@ class TestTraining:
             assert result.metrics["train"] < limit * nothing
 
     def test_curves_are_measured_on_some_examples(self, folder: Path) -> None:
-        task = load_task(with_archive(DATA, folder), folder)
+        task = DATA.bound(folder).load(folder)
         measure = task.measure
         assert isinstance(measure, PictureError)
         assert measure.curve_examples == 500
@@ -340,11 +304,11 @@ class TestTraining:
 
 
 def test_networks_begin_at_typical_blocks_of_the_states_trained_on(folder: Path) -> None:
-    asked = config(with_archive(DATA, folder))
+    asked = config(DATA.bound(folder))
     assert isinstance(asked.network, Autoencoder)
     asked = replace(asked, network=replace(asked.network, start_at_prototypes=True))
     assert isinstance(asked.data, BlocksData)
-    task = load_task(asked.data, folder)
+    task = asked.data.load(folder)
     network = build_network(asked, task)
     expected = as_logits(task.prototypes, task.features).flatten()
     assert network.state_dict()["autoencoder.decoder.output.bias"].equal(expected)
@@ -358,7 +322,7 @@ def test_networks_begin_at_typical_blocks_of_the_states_trained_on(folder: Path)
 
 def test_few_pictures_are_drawn_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many sets there are for a member; what is found is the same."""
-    task = load_task(with_archive(DATA, folder), folder)
+    task = DATA.bound(folder).load(folder)
     logits = torch.randn(2, *task.targets.shape, generator=torch.Generator().manual_seed(0))
     finite = torch.ones(2, 24, dtype=torch.bool)
     at_once = task.measure(logits, finite, task.targets, task.features)
@@ -368,15 +332,15 @@ def test_few_pictures_are_drawn_at_once(folder: Path, monkeypatch: pytest.Monkey
         drawn.append(len(seen))
         return pasted(seen, *where)
 
-    pasted = measures.paste
-    monkeypatch.setattr(measures, "paste", paste)
-    monkeypatch.setattr(measures, "PIXELS_AT_ONCE", 5 * 60 * 40 + 1)
+    pasted = picture_error.paste
+    monkeypatch.setattr(picture_error, "paste", paste)
+    monkeypatch.setattr(picture_error, "PIXELS_AT_ONCE", 5 * 60 * 40 + 1)
     found = task.measure(logits, finite, task.targets, task.features)
     assert set(drawn) == {5, 4}
     assert sum(drawn) == 2 * 2 * 24
     for name, values in at_once.items():
         torch.testing.assert_close(found[name], values, atol=1e-7, rtol=1e-5)
-    monkeypatch.setattr(measures, "PIXELS_AT_ONCE", 1)
+    monkeypatch.setattr(picture_error, "PIXELS_AT_ONCE", 1)
     assert task.measure(logits, finite, task.targets, task.features)["rmse"].shape == (2, 24)
 
 
@@ -384,24 +348,26 @@ def test_a_damaged_network_of_rules_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And those that are whole are not read in full only to see what they are."""
-    own = table4.quick("n2-2250-random", "SH", 0)
+    own = table4.quick("n2-2250-random", "set_cross_entropy", 0)
     runs = tmp_path / "table4-quick"
     for name in "ab":
         checkpoint.write(
-            runs / f"{name}.safetensors", {"x": torch.ones(9)}, {"config": asdict(own)}
+            runs / f"{name}.safetensors",
+            {"x": torch.ones(9)},
+            {"schema": 2, "config": own.as_dict()},
         )
     (runs / "a.safetensors").write_bytes((runs / "b.safetensors").read_bytes()[:-5])
     monkeypatch.setattr(checkpoint, "read", lambda path: 1 / 0)
     with pytest.warns(UserWarning, match=r"left out: .*a\.safetensors: damaged"):
-        (kept,) = kept_networks(tmp_path, tmp_path)
+        (kept,) = kept_rule_learners(tmp_path, tmp_path)
     assert kept.path == runs / "b.safetensors"
     assert kept.config == own
 
 
 def test_the_recipes() -> None:
-    configs = RECIPES["table3"]["paper"].configs()
+    configs = EXPERIMENTS["table3"].configs()
     assert len({config.identity for config in configs}) == 160
-    assert len(reproduce.ensembles(configs)) == 1
+    assert len(run.ensembles(configs)) == 1
     assert configs[0].data == BlocksData(states=2500, train=2250)
-    quick = RECIPES["table3"]["quick"].configs()
+    quick = EXPERIMENTS["table3-quick"].configs()
     assert len(quick) == 16

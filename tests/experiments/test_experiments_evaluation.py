@@ -17,7 +17,7 @@ from torch import Tensor
 import setwise as sw
 from setwise.experiments import evaluate
 from setwise.experiments.evaluate import measured
-from setwise.experiments.task import Task
+from setwise.experiments.tasks import Task
 from tiny_experiments import TASK, puzzle_config
 
 
@@ -29,8 +29,7 @@ class Echo:
         self.answer = answer
         self.read: list[Tensor] = []
 
-    def __call__(self, inputs: Tensor, temperature: Tensor, *, training: bool) -> Tensor:
-        assert not training
+    def __call__(self, inputs: Tensor, temperature: Tensor) -> Tensor:
         self.read.append(inputs)
         return self.answer(inputs)
 

@@ -7,18 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from setwise.experiments import checkpoint
-from setwise.experiments.config import (
-    LOSSES,
-)
-from setwise.experiments.train import Progress, Result, StoppedError, Training
-from tiny_experiments import assert_same_bits, puzzle_config, raise_at, state_of, trained
+from setwise.experiments.train import RunResult, StoppedError, Training, TrainingProgress
+from tiny_experiments import SYMBOLS, assert_same_bits, puzzle_config, raise_at, state_of, trained
 
 KILLED = """
 import json, os, signal, sys, time
@@ -49,20 +46,23 @@ training.run(lambda progress: time.sleep(0.01 if progress.epoch < 15 else 60))
 
 INTERRUPTED = tuple(
     puzzle_config(loss=loss, seed=seed, epochs=20, evaluations=20)
-    for loss in LOSSES
+    for loss in SYMBOLS
     for seed in (0, 1)
 )
 
 
 @cache
-def uninterrupted() -> tuple[Training, list[Result]]:
+def uninterrupted() -> tuple[Training, list[RunResult]]:
     return trained(INTERRUPTED)
 
 
 class TestInterruption:
     """With noise and dropout on, and on the CPU, a resumed run gives the same bits."""
 
-    @pytest.mark.parametrize("moment", ["while training", "while writing"])
+    # Slow: each is a process. At any moment of a training, and at the worst: while it writes.
+    @pytest.mark.parametrize(
+        "moment", [pytest.param("while training", marks=pytest.mark.slow), "while writing"]
+    )
     def test_kill_9_changes_nothing(self, tmp_path: Path, moment: str) -> None:
         path = tmp_path / "state.ckpt"
         process = subprocess.Popen(
@@ -70,7 +70,7 @@ class TestInterruption:
         )
         assert process.stdin is not None
         with process.stdin as given:
-            given.write(json.dumps([asdict(config) for config in INTERRUPTED]).encode())
+            given.write(json.dumps([config.as_dict() for config in INTERRUPTED]).encode())
         if moment == "while training":
             while process.poll() is None and not (path.exists() and state_of(path) >= 4):
                 time.sleep(0.001)
@@ -117,7 +117,7 @@ class TestInterruption:
     def test_the_time_of_interrupted_runs_counts(self, tmp_path: Path) -> None:
         path = tmp_path / "state.ckpt"
 
-        def slow(progress: Progress) -> None:
+        def slow(progress: TrainingProgress) -> None:
             time.sleep(0.3)
             raise_at(2)(progress)
 

@@ -12,15 +12,13 @@ import torch
 
 import setwise as sw
 from setwise.experiments import train
-from setwise.experiments.config import (
-    LOSSES,
-)
 from setwise.experiments.ensemble import Batch
 from setwise.experiments.evaluate import measured
-from setwise.experiments.task import Task, build_network, load_task
-from setwise.experiments.train import Training
+from setwise.experiments.tasks import DataConfig, PuzzleData, RulesData, Task
+from setwise.experiments.train import Training, build_network
 from tiny_experiments import (
     PUZZLE,
+    SYMBOLS,
     TASK,
     assert_equals_alone,
     distance,
@@ -33,20 +31,22 @@ from tiny_experiments import (
 
 @pytest.fixture
 def in_double_precision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def load_double(data: Any, *place: Any) -> Task:
-        task = load_task(data, *place)
-        elements = None if task.elements is None else task.elements.double()
-        inputs, targets = task.inputs.double(), task.targets.double()
-        return replace(task, inputs=inputs, targets=targets, elements=elements)
+    for kind in (PuzzleData, RulesData):
 
-    monkeypatch.setattr(train, "load_task", load_double)
+        def load_double(data: DataConfig, *place: Any, load: Any = kind.load) -> Task:
+            task = load(data, *place)
+            elements = None if task.elements is None else task.elements.double()
+            inputs, targets = task.inputs.double(), task.targets.double()
+            return replace(task, inputs=inputs, targets=targets, elements=elements)
+
+        monkeypatch.setattr(kind, "load", load_double)
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
 
 
 class TestMembers:
-    """With noise and dropout off, a member is trained as if it were alone, up to rounding.
+    """A member is trained as if it were alone, up to rounding.
 
     Products of matrices that are batched add up in another order. Of that, batch normalisation
     makes more where the activations of a unit hardly vary, and Adam where the gradient of a weight
@@ -57,7 +57,11 @@ class TestMembers:
 
     @pytest.mark.usefixtures("in_double_precision")
     def test_a_member_learns_the_puzzle_as_if_alone(self) -> None:
-        assert_equals_alone(everyone(puzzle_config, temperature_start=1.0), 1e-4)
+        assert_equals_alone(everyone(puzzle_config, latent_temperature_start=1.0), 1e-4)
+
+    @pytest.mark.usefixtures("in_double_precision")
+    def test_with_noise_and_dropout_too(self) -> None:
+        assert_equals_alone(everyone(puzzle_config, silent=False), 1e-4)
 
     @pytest.mark.usefixtures("in_double_precision")
     def test_a_member_learns_rules_as_if_alone(self) -> None:
@@ -70,19 +74,23 @@ class TestMembers:
         assert_equals_alone(configs, 3e-2)
 
     @pytest.mark.usefixtures("in_double_precision")
-    @pytest.mark.parametrize("softness", [1.0, 4.0])
+    @pytest.mark.parametrize("loss_temperature", [1.0, 4.0])
     @pytest.mark.parametrize("config", [puzzle_config, rules_config])
-    def test_a_member_equals_an_ordinary_training_loop(self, config: Any, softness: float) -> None:
-        together, results = trained(everyone(config, temperature_start=1.0, softness=softness))
+    def test_a_member_equals_an_ordinary_training_loop(
+        self, config: Any, loss_temperature: float
+    ) -> None:
+        together, results = trained(
+            everyone(config, latent_temperature_start=1.0, loss_temperature=loss_temperature)
+        )
         losses = {
-            "H": sw.ordered_cross_entropy,
-            "SH": sw.set_cross_entropy,
-            "A1H": sw.set_average,
-            "H1H": sw.hausdorff,
+            "ordered_cross_entropy": sw.ordered_cross_entropy,
+            "set_cross_entropy": sw.set_cross_entropy,
+            "set_average": sw.set_average,
+            "hausdorff": sw.hausdorff,
         }
         for k in (0, 5, 10, 15):  # each loss once, with both seeds and scenarios
             own = together.configs[k]
-            task, schedule = train.load_task(own.data), own.schedule
+            task, schedule = own.data.load(), own.schedule
             network = build_network(own, task)
             optimiser = torch.optim.Adam(network.parameters(), lr=schedule.learning_rate)
             batch = Batch([own], task)
@@ -98,8 +106,8 @@ class TestMembers:
                     (inputs,), (targets,) = batch.draw()
                     logits = network(inputs, torch.tensor(temperature))
                     options = {}
-                    if own.loss == "SH":
-                        options = {"temperature": softness ** max(0.0, 1 - share / 0.6)}
+                    if own.loss == "set_cross_entropy":
+                        options = {"temperature": loss_temperature ** max(0.0, 1 - share / 0.6)}
                     loss = losses[own.loss](logits, targets, task.features, **options)
                     optimiser.zero_grad()
                     loss.backward()
@@ -110,7 +118,7 @@ class TestMembers:
             assert distance(together.ensemble.member(k), state) < 1e-4 * distance(state, start)
 
     def test_a_diverged_member_does_not_disturb_the_others(self) -> None:
-        configs = [puzzle_config("1", loss, silent=True) for loss in LOSSES]
+        configs = [puzzle_config("1", loss, silent=True) for loss in SYMBOLS]
         _, healthy = trained(configs)
         training = Training(configs, "cpu")
         sick = 2

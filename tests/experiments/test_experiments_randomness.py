@@ -8,15 +8,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from setwise.experiments import ensemble
 from setwise.experiments.ensemble import Batch
-from setwise.experiments.task import Task
+from setwise.experiments.networks import Autoencoder
+from setwise.experiments.tasks import Task
 from setwise.experiments.train import Training
+from setwise.models import keyed
+from setwise.models.keyed import keyed_uniform
 from tiny_experiments import (
     NETWORK,
     SILENT,
@@ -25,6 +30,7 @@ from tiny_experiments import (
     assert_same_bits,
     puzzle_config,
     raise_at,
+    rules_config,
     trained,
 )
 
@@ -55,18 +61,64 @@ class TestNoise:
         for name, weights in training.ensemble.weights.items():
             assert not weights[0].equal(weights[1]), name
 
-    def test_noise_is_drawn_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """By every member, epoch and ensemble: where all else is the same, the loss tells."""
-        begin = Batch.begin
-        monkeypatch.setattr(Batch, "begin", lambda batch, epoch: begin(batch, 0))
-        still = puzzle_config("1", learning_rate=0.0, temperature_start=1.0, temperature_end=1.0)
-        for network, different in [(NETWORK, 16), (SILENT, 1)]:
-            one = replace(still, network=network)
-            two = replace(one, scenario="the same under another name")
-            ensembles = ([one, two], [one], [two])
-            results = [result for configs in ensembles for result in trained(configs)[1]]
-            losses = [loss for result in results for loss in result.history["loss"]]
-            assert len({round(loss, 4) for loss in losses}) == different
+    def test_every_step_of_every_member_has_noise_of_its_own(self) -> None:
+        """By the seed, the epoch, the step and the layer; nothing else."""
+        keys = []
+        batch = Batch(self.CONFIGS, TASK)
+        for epoch in (0, 1, 2):
+            batch.begin(epoch)
+            for step in range(batch.steps):
+                batch.move(step)
+                keys.append(batch.noise_keys(3))
+        by_seed = torch.stack(keys)[:, :2]  # the losses of a seed draw the same
+        assert torch.stack(keys)[:, 2:].equal(by_seed)
+        assert len(by_seed.flatten().unique()) == 3 * 2 * 2 * 3
+
+    @pytest.mark.parametrize(("network", "different"), [(NETWORK, 4), (SILENT, 1)])
+    def test_noise_is_drawn_anew(
+        self, network: Autoencoder, different: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In every epoch: where all else is the same, the loss tells."""
+
+        def in_order(length: int, *keys: Tensor) -> Tensor:
+            shape = torch.broadcast_shapes(*(key.shape for key in keys))
+            return torch.arange(length).expand(*shape, length)
+
+        monkeypatch.setattr(ensemble, "random_order", in_order)
+        still = puzzle_config(
+            learning_rate=0.0, latent_temperature_start=1.0, latent_temperature_end=1.0
+        )
+        _, (result,) = trained([replace(still, network=network)])
+        assert len({round(loss, 4) for loss in result.history["loss"]}) == different
+
+    @pytest.mark.parametrize("config", [puzzle_config, rules_config])
+    def test_the_same_seed_draws_the_same_alone_and_among_others(
+        self, config: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Bit by bit: the noise that reaches each layer, whatever runs and names are beside it."""
+        drawn: list[Tensor] = []
+
+        def spy(key: Tensor, shape: torch.Size) -> Tensor:
+            """Under vmap a tensor of one member stands for all of them."""
+            noise = keyed_uniform(key, shape)
+            drawn.append(torch._C._functorch.get_unwrapped(noise))
+            return noise
+
+        monkeypatch.setattr(keyed, "keyed_uniform", spy)
+        one = config("4", "SH", 1, silent=False, epochs=2)
+        others = [
+            config("4", loss, seed, silent=False, epochs=2) for loss in "H" for seed in (0, 3)
+        ]
+        _, (alone,) = trained([one])
+        of_one = [noise[0] for noise in drawn]
+        drawn.clear()
+        training, results = trained([*others, replace(one, scenario="another name")])
+        place = [c.loss for c in training.configs].index("set_cross_entropy")
+        assert len(of_one) == len(drawn) > 0
+        for ours, all_of_them in zip(of_one, drawn, strict=True):
+            assert ours.equal(all_of_them[place])
+            assert not ours.equal(all_of_them[place - 1])
+        assert results[place].history["loss"] == pytest.approx(alone.history["loss"], rel=1e-3)
 
     def test_the_random_numbers_of_the_caller_are_left_alone(self) -> None:
         def states() -> list[bytes]:

@@ -9,38 +9,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from setwise.experiments.config import Autoencoder, PuzzleData, RulesData, Schedule
+from recombination import (
+    CONFIG,
+    CPU,
+    DONORS,
+    FEATURES,
+    KINDS,
+    LOOK,
+    ROWS,
+    SETS,
+    TASK,
+    TRAIN,
+    some_sets,
+)
+from setwise.experiments.config import Schedule
 from setwise.experiments.ensemble import Batch
-from setwise.experiments.recipes import table3
+from setwise.experiments.networks import Autoencoder
 from setwise.experiments.recombine import Recombination, nearest_sets
-from setwise.experiments.task import Task, load_task
+from setwise.experiments.tasks import PuzzleData, RulesData, Task
 from setwise.experiments.train import StoppedError, Training
 from setwise.features import Bernoulli, Categorical, Features
-
-CPU = torch.device("cpu")
-FEATURES = Features(Bernoulli(4), Categorical(6), Bernoulli(1))
-TRAIN, HELD_OUT, KINDS = 40, 10, 3
-DONORS = 32
-# In scenario 2 inputs are shuffled and targets are not.
-CONFIG = replace(table3.paper("2", "SH", seed=0), schedule=Schedule(epochs=1, batch=20))
-
-
-def some_sets(states: int = TRAIN + HELD_OUT) -> Tensor:
-    """Three kinds, each with its own feature near 1, in random orders, and looks of their own."""
-    generator = torch.Generator().manual_seed(0)
-    looks = 0.1 + 0.05 * torch.rand(states, KINDS, 4, generator=generator)
-    looks[:, range(KINDS), range(KINDS)] += 0.8
-    places = torch.nn.functional.one_hot(torch.randint(6, (states, KINDS), generator=generator), 6)
-    # The last feature says how an element looks as well.
-    sets = torch.cat([looks, places, torch.rand(states, KINDS, 1, generator=generator)], dim=-1)
-    order = torch.rand(states, KINDS, generator=generator).argsort(-1)
-    return sets.gather(1, order.unsqueeze(-1).expand_as(sets))
-
-
-SETS = some_sets()
-TASK = Task(SETS, SETS, TRAIN, FEATURES)
-LOOK = torch.tensor([True] * 4 + [False] * 6 + [True])
-ROWS = torch.arange(TRAIN).unsqueeze(0)
 
 
 def recombined(share: float, seeds: Tensor, epoch: int = 0, rows: Tensor = ROWS) -> Tensor:
@@ -126,7 +114,7 @@ def test_a_batch_asks_for_what_it_shows() -> None:
 @pytest.mark.parametrize("data", [PuzzleData(states=20, train=10), RulesData(train=20, test=5)])
 def test_data_without_looks_are_refused(data: PuzzleData | RulesData) -> None:
     with pytest.raises(ValueError, match=r"recombined 0.5 needs data whose inputs are the sets"):
-        Recombination(load_task(data), 0.5, DONORS, CPU)
+        Recombination(data.load(), 0.5, DONORS, CPU)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +127,7 @@ def test_elements_need_a_look_and_a_place(features: Features) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_training_recombines(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    monkeypatch.setattr(type(CONFIG.data), "load", lambda *_: TASK)
     network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
     schedule = replace(CONFIG.schedule, recombined=share)
     training = Training([replace(CONFIG, network=network, schedule=schedule)], "cpu")
@@ -154,7 +142,7 @@ def test_training_recombines(share: float, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_stopped_training_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    monkeypatch.setattr(type(CONFIG.data), "load", lambda *_: TASK)
     network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
     schedule = replace(CONFIG.schedule, epochs=4, evaluations=4, recombined=0.5)
     config = replace(CONFIG, network=network, schedule=schedule)
@@ -170,7 +158,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
 
 def test_a_schedule_says_how_many_donors_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """With two, an element has its own look or that of one other, in whatever epoch."""
-    monkeypatch.setattr("setwise.experiments.train.load_task", lambda *_: TASK)
+    monkeypatch.setattr(type(CONFIG.data), "load", lambda *_: TASK)
     network = Autoencoder(element_widths=(8,), widths=(8,), latent=4, decoder_width=8)
     two = replace(CONFIG, network=network, schedule=Schedule(1, 20, recombined=1.0, donors=2))
     recombine = Training([two], "cpu")._batch._recombine

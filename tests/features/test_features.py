@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -252,10 +253,10 @@ def test_split_refuses_another_width(features: Features) -> None:
         features.split(torch.zeros(2, features.width + 1))
 
 
-class Poisson(Family):
+class Counts(Family):
     """A family of one's own, with a base measure: outputs are log rates, targets counts."""
 
-    targets_are_probabilities = False
+    target_range = (0.0, math.inf)
 
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         return logits, logits.exp().sum(-1)
@@ -267,11 +268,11 @@ class Poisson(Family):
         nll = torch.nn.PoissonNLLLoss(reduction="none")(logits, target)
         return (nll + torch.lgamma(target + 1)).sum(-1)
 
-    def discretise(self, logits: Tensor) -> Tensor:
-        return logits.exp().floor()
+    def mean(self, logits: Tensor) -> Tensor:
+        return logits.exp()
 
-    def from_probs(self, probs: Tensor) -> Tensor:
-        return probs.log()
+    def from_mean(self, mean: Tensor) -> Tensor:
+        return mean.log()
 
     def random_targets(self, shape: Any, generator: Any) -> Tensor:
         return torch.randint(0, 5, (*shape, self.width), generator=generator).float()
@@ -279,7 +280,7 @@ class Poisson(Family):
 
 def test_a_family_of_ones_own_is_scored_with_its_base_measure() -> None:
     """With a single target and a single output, every loss is the cost of the one pair."""
-    features = Features(Poisson(2), Bernoulli(1))
+    features = Features(Counts(2), Bernoulli(1))
     z, x = torch.randn(1, 1, 3), torch.tensor([[[4.0, 0.0, 1.0]]])
     expected = features.cost(z, x).item()
     for loss in (sw.set_cross_entropy, sw.set_average, sw.ordered_cross_entropy):

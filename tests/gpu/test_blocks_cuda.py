@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from setwise.experiments.blocks import archive_of, with_archive
+from setwise.experiments.patches import fit
 from torch.nn.utils import parameters_to_vector
 
 from setwise.experiments import patches
-from setwise.experiments.blocks import archive_of, with_archive
 from setwise.experiments.config import BlocksData
 from setwise.experiments.evaluate import measured
-from setwise.experiments.patches import fit
 from setwise.experiments.train import Training
 from setwise.models import PatchAutoencoder
-from test_blocks_experiments import CPU, DATA, an_archive, config, some_patches
+from tiny_blocks import CPU, DATA, an_archive, config, some_patches
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

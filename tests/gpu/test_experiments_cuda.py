@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from setwise.experiments.task import build_network
 from torch import Tensor
 
 from setwise.experiments.config import (
@@ -28,7 +29,6 @@ from setwise.experiments.config import (
 )
 from setwise.experiments.evaluate import measured
 from setwise.experiments.randomness import hashed, random_order
-from setwise.experiments.task import build_network, load_task
 from setwise.experiments.train import Progress, Result, Training
 
 pytestmark = [
@@ -46,7 +46,9 @@ NOISY = Config(
     shuffle_target=True,
     data=PuzzleData(width=3, height=2, states=360, train=300),
     network=Autoencoder(element_widths=(32,), widths=(32,), latent=16, decoder_width=32),
-    schedule=Schedule(epochs=4, batch=50, evaluations=4, temperature_start=1.0, cooldown=0.5),
+    schedule=Schedule(
+        epochs=4, batch=50, evaluations=4, latent_temperature_start=1.0, cooldown=0.5
+    ),
     precision="highest",
 )
 SILENT = replace(NOISY, network=replace(NOISY.network, dropout=0.0, noise=False))
@@ -96,7 +98,7 @@ def distance(ours: dict[str, Tensor], others: dict[str, Tensor]) -> float:
 
 
 def raise_at(epoch: int) -> Callable[[Progress], None]:
-    def watch(progress: Progress) -> None:
+    def watch(progress: TrainingProgress) -> None:
         if progress.epoch == epoch:
             raise KeyboardInterrupt
 
@@ -128,7 +130,7 @@ def test_training_equals_that_on_the_cpu(config: Config) -> None:
         assert ours.config == right.config
         assert ours.history["loss"] == pytest.approx(right.history["loss"], rel=1e-2)
         reached = on_cpu.ensemble.member(k)
-        start = build_network(ours.config, load_task(ours.config.data)).state_dict()
+        start = build_network(ours.config, ours.config.data.load()).state_dict()
         apart = distance(on_cuda.ensemble.member(k), reached)
         assert apart < 5e-2 * distance(reached, start)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from setwise.experiments.graph import Repeated
 from torch import Tensor
 
+from recombination import CONFIG, CPU, DONORS, ROWS, TASK
 from setwise.experiments.ensemble import Batch
-from setwise.experiments.graph import Repeated
 from setwise.experiments.recombine import Recombination
-from test_recombine import CONFIG, CPU, DONORS, ROWS, TASK
 
 CUDA = torch.device("cuda")
 

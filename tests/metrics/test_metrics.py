@@ -101,6 +101,40 @@ def test_matched_error_by_trying_every_matching(call: Call) -> None:
         assert got == pytest.approx(best, abs=1e-9)
 
 
+def test_matched_error_of_counts_and_angles_by_trying_every_matching() -> None:
+    """Counts differ by whole numbers, angles by the shorter way round, a class is one question."""
+    features = sw.Features(sw.Poisson(2), sw.Angle(1, concentration=4.0), sw.Categorical(3))
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(20, 4, 6, generator=generator, dtype=torch.float64)
+    target = features.random_targets((20, 4), generator).double()
+    outputs = features.discretise(logits).tolist()
+
+    def element_error(x: list[float], y: list[float]) -> float:
+        way = abs(x[2] - y[2]) % (2 * math.pi)
+        wrong = abs(x[0] - y[0]) + abs(x[1] - y[1]) + 2 * min(way, 2 * math.pi - way)
+        return (wrong + (x[3:] != y[3:])) / 4
+
+    found = metrics.matched_error(logits, target, features, reduction="none").tolist()
+    for got, xs, ys in zip(found, target.tolist(), outputs, strict=True):
+        best = min(
+            sum(element_error(x, ys[j]) for x, j in zip(xs, order, strict=True)) / 4
+            for order in itertools.permutations(range(4))
+        )
+        assert got == pytest.approx(best, abs=1e-9)
+
+
+def test_counts_are_right_or_wrong_and_angles_go_round() -> None:
+    features = sw.Features(sw.Poisson(1), sw.Angle(1))
+    x = torch.tensor([[2.0, 3.1], [0.0, -0.5]])
+    z = torch.tensor([[1e-5, 5.8], [2.2, -3.1]])  # the angles are 0.02 and 0.08 off
+    z[:, 0] = z[:, 0].log()  # of rates
+    for metric in (metrics.set_success, metrics.multiset_equality):
+        assert metric(z, x, features, tolerance=0.1) == 1.0
+        assert metric(z, x, features, tolerance=0.05) == 0.0
+        wrong = z + torch.tensor([1.0, 0.0])  # a rate of 6 where 2 is asked for
+        assert metric(wrong, x, features, tolerance=100.0) == 0.0
+
+
 def test_continuous_features_may_be_a_tolerance_apart() -> None:
     points = sw.Features(sw.Gaussian(2), sw.Bernoulli(1))
     x = torch.tensor([[0.0, 1.0, 1.0], [2.0, 3.0, 0.0]])
@@ -202,6 +236,8 @@ def _worker(rank: int, store: str, results: Any) -> None:
     dist.destroy_process_group()
 
 
+# Slow: three processes start. The tests above add up batches in one.
+@pytest.mark.slow
 def test_classes_reduce_over_processes(tmp_path: Path) -> None:
     """Two processes with sets of their own both arrive at the mean over all sets."""
     with mp.Manager() as manager:

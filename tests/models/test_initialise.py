@@ -95,7 +95,7 @@ def test_prototypes_of_gaussian_features_are_means() -> None:
     [
         (torch.zeros(0, 2, 7), r"sets: expected at least one.*got \(0, 2, 7\)"),
         (torch.zeros(4, 2, 6), "7"),
-        (torch.full((4, 2, 7), 16.0), "must be probabilities"),
+        (torch.full((4, 2, 7), 16.0), "sets: Bernoulli features must be probabilities"),
         (torch.full((4, 2, 7), torch.nan), "found values from nan"),
     ],
 )
@@ -122,7 +122,7 @@ def test_pairs_are_those_of_least_cost() -> None:
     ("prototypes", "problem"),
     [
         (torch.rand(3, 7), r"prototypes: expected shape \[2, 7\].*got \[3, 7\]"),
-        (torch.full((2, 7), 16.0), "prototypes: must be probabilities"),
+        (torch.full((2, 7), 16.0), "prototypes: Bernoulli features must be probabilities"),
         (torch.full((2, 7), torch.nan), "prototypes: .*found values from nan"),
     ],
 )

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from oracle import SMALL, Blurred, Fickle, Forgetful, Oracle, distances
+from programs import program
 from setwise.models import GumbelSoftmax, SetAutoencoder
 from setwise.planning import (
     LatentPlanner,
     Outcome,
-    PuzzleDomain,
     encode_states,
     latent_health,
     random_problems,
@@ -24,37 +25,9 @@ from setwise.planning import (
     write_problems,
 )
 from setwise.planning.latent import decode_codes
-from test_planning_downward import program
-from test_planning_oracle import SMALL, Oracle, distances
+from setwise.worlds import PuzzleWorld
 
-EIGHT = PuzzleDomain()
-
-
-class Forgetful(Oracle):
-    """Does not look at one bit of the scrambled rank: pairs of states share a code."""
-
-    def encode(self, sets: Tensor) -> Tensor:
-        codes = super().encode(sets)
-        codes[..., (self.order < self.rank_bits).nonzero()[0]] = False
-        return codes
-
-
-class Fickle(Oracle):
-    """Lets the first object have a say in a bit that the decoder does not look at."""
-
-    def encode(self, sets: Tensor) -> Tensor:
-        codes = super().encode(sets)
-        codes[..., (self.order >= self.rank_bits).nonzero()[0]] ^= sets[..., 0, :1].bool()
-        return codes
-
-
-class Blurred(Oracle):
-    """Decodes one object twice in every state whose code begins with a 1."""
-
-    def decode(self, codes: Tensor) -> Tensor:
-        outputs = super().decode(codes)
-        outputs[codes[..., 0], 1] = outputs[codes[..., 0], 0]
-        return outputs
+EIGHT = PuzzleWorld()
 
 
 class TestHealth:
@@ -73,7 +46,7 @@ class TestHealth:
     def test_collisions_are_found(self) -> None:
         model = Forgetful(SMALL, SMALL.number_of_states.bit_length())  # without parities
         health = latent_health(model, SMALL)
-        codes = model.encode(SMALL.objects(SMALL.configurations())).tolist()
+        codes = model.encode(SMALL.objects(SMALL.states())).tolist()
         shared = [n for n, code in enumerate(codes) if codes.count(code) > 1]
         assert health.codes == len({tuple(code) for code in codes}) < 720
         assert health.colliding == len(shared)
@@ -95,7 +68,7 @@ class TestHealth:
 
     def test_bad_decoding_is_found(self) -> None:
         model = Blurred(SMALL, 24)
-        codes = encode_states(model, SMALL, SMALL.configurations())
+        codes = encode_states(model, SMALL, SMALL.states())
         health = latent_health(model, SMALL, codes=codes)
         assert health.recovered == 720 - int(codes[:, 0].sum())
         assert all(codes[state, 0] for state in health.lost)
@@ -103,7 +76,7 @@ class TestHealth:
         assert not health.healthy
 
     def test_bits_that_never_change_are_not_counted(self) -> None:
-        states = SMALL.configurations()
+        states = SMALL.states()
         codes = encode_states(Oracle(SMALL, 24), SMALL, states)
         codes[:, 3], codes[:, 5] = True, False
         health = latent_health(Oracle(SMALL, 24), SMALL, states, codes=codes, permutations=0)
@@ -118,7 +91,7 @@ class TestHealth:
 def test_counts_and_sets_have_the_same_codes() -> None:
     torch.manual_seed(0)
     model = SetAutoencoder(6, 11, GumbelSoftmax(16), (32,), (32,), 32)
-    states = SMALL.configurations()
+    states = SMALL.states()
     codes = encode_states(model, SMALL, states, chunk=100)
     in_any_order = model.encode(sw.shuffle_sets(SMALL.objects(states)))
     assert (codes == in_any_order).float().mean() > 0.999  # but for rounding

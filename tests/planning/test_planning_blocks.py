@@ -1,4 +1,4 @@
-"""The Blocksworld as a domain: noisy object vectors are recognised, wrong ones are refused."""
+"""The Blocksworld as a world: noisy object vectors are recognised, wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor
 import setwise as sw
 from setwise.data.blocksworld import Blocksworld
 from setwise.planning import (
-    BlocksDomain,
     LatentPlanner,
     Outcome,
     encode_states,
@@ -23,7 +22,8 @@ from setwise.planning import (
     validate,
     write_problems,
 )
-from setwise.planning.recognise import _least_sums
+from setwise.worlds import PicturedBlocksworld
+from setwise.worlds.recognise import _least_sums
 
 WORLD = Blocksworld(blocks=3, stacks=3)
 LOOK, ACROSS, DOWN = 24, 30, 20
@@ -54,7 +54,7 @@ def pictures(seed: int) -> Tensor:
 
 
 VECTORS = pictures(seed=1)
-BLOCKS = BlocksDomain(WORLD, VECTORS, FEATURES)
+BLOCKS = PicturedBlocksworld(WORLD, VECTORS, FEATURES)
 START = torch.tensor([0, 0, 0, 0, 1, 1, 2, 0, 0])  # block 1, of metal, lies on block 0
 
 
@@ -89,7 +89,7 @@ def test_other_pictures_of_all_states_are_recognised() -> None:
 def test_memory_is_bounded_by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     some = VECTORS[::37]
     whole = BLOCKS._recogniser.nearest(some)
-    monkeypatch.setattr("setwise.planning.recognise._NUMBERS_AT_ONCE", 5000)
+    monkeypatch.setattr("setwise.worlds.recognise._NUMBERS_AT_ONCE", 5000)
     parts = BLOCKS._recogniser.nearest(some)
     assert whole[0].equal(parts[0])
     torch.testing.assert_close(whole[1], parts[1])
@@ -104,9 +104,9 @@ def test_the_least_sums_are_those_of_all_pairings() -> None:
     torch.testing.assert_close(_least_sums(costs), torch.stack(pairings).amin(0))  # type: ignore[arg-type]
 
 
-class TestDomain:
+class TestWorld:
     def test_is_that_of_the_simulator(self) -> None:
-        states = BLOCKS.configurations()
+        states = BLOCKS.states()
         assert states.shape == (480, 9)
         assert len(BLOCKS.transitions()) == WORLD.number_of_transitions
         after, legal = BLOCKS.successors(states)
@@ -123,34 +123,34 @@ class TestDomain:
         polished[5] = 0
         assert BLOCKS.action(START, moved) == "move block 1, now in the middle"
         assert BLOCKS.action(START, polished) == "unpolish block 1"
-        named = BlocksDomain(WORLD, VECTORS, FEATURES, names=["a", "the red cube", "c"])
+        named = PicturedBlocksworld(WORLD, VECTORS, FEATURES, names=["a", "the red cube", "c"])
         assert named.action(START, moved) == "move the red cube, now in the middle"
         with pytest.raises(ValueError, match=r"^names: expected 3"):
-            BlocksDomain(WORLD, VECTORS, FEATURES, names=["a"])
+            PicturedBlocksworld(WORLD, VECTORS, FEATURES, names=["a"])
 
     def test_two_stacks_keep_an_order(self) -> None:
         world = Blocksworld(blocks=3, stacks=2)
         vectors = VECTORS[: world.number_of_states]
-        two = BlocksDomain(world, vectors, FEATURES)
-        states = two.configurations()
+        two = PicturedBlocksworld(world, vectors, FEATURES)
+        states = two.states()
         for goal in states[::50]:
             for start in states[::17]:
                 length = shortest_length_by_hand(two, start, goal)
                 assert bool(two.solvable(start, goal)) == (length is not None)
-        assert BLOCKS.solvable(START, BLOCKS.configurations()).all()
+        assert BLOCKS.solvable(START, BLOCKS.states()).all()
 
     def test_bad_calls(self) -> None:
         with pytest.raises(ValueError, match=r"^vectors: expected shape \[480, 3, 74\], .*479"):
-            BlocksDomain(WORLD, VECTORS[1:], FEATURES)
+            PicturedBlocksworld(WORLD, VECTORS[1:], FEATURES)
         with pytest.raises(ValueError, match=r"^features: .* where it is"):
-            BlocksDomain(WORLD, VECTORS, sw.Features(sw.Bernoulli(74)))
+            PicturedBlocksworld(WORLD, VECTORS, sw.Features(sw.Bernoulli(74)))
         with pytest.raises(ValueError, match=r"^objects: expected shape \[3, 74\], got \(2, 74\)"):
             BLOCKS.configuration_of(VECTORS[0, :2])
         with pytest.raises(ValueError, match=r"^configurations: expected 9 numbers"):
             BLOCKS.describe(START[:6])
 
 
-def shortest_length_by_hand(domain: BlocksDomain, start: Tensor, goal: Tensor) -> int | None:
+def shortest_length_by_hand(world: PicturedBlocksworld, start: Tensor, goal: Tensor) -> int | None:
     """Breadth first, one state after the other."""
     seen, level, length = {tuple(start.tolist())}, [start], 0
     while level:
@@ -158,7 +158,7 @@ def shortest_length_by_hand(domain: BlocksDomain, start: Tensor, goal: Tensor) -
             return length
         following = []
         for state in level:
-            after, legal = domain.successors(state)
+            after, legal = world.successors(state)
             for one in after[legal]:
                 if (key := tuple(one.tolist())) not in seen:
                     seen.add(key)
@@ -245,7 +245,7 @@ class TestPlanning:
 
     def test_health_counts_what_comes_back(self) -> None:
         model = Photographer()
-        codes = encode_states(model, BLOCKS, BLOCKS.configurations())
+        codes = encode_states(model, BLOCKS, BLOCKS.states())
         health = latent_health(model, BLOCKS, codes=codes)
         assert health.codes == health.recovered == 480
         assert health.unstable == 0
@@ -258,13 +258,13 @@ class TestPlanning:
     @pytest.mark.parametrize("value", [torch.nan, torch.inf])
     def test_a_diverged_network_recovers_nothing(self, value: float) -> None:
         model = Photographer()
-        codes = encode_states(model, BLOCKS, BLOCKS.configurations())
+        codes = encode_states(model, BLOCKS, BLOCKS.states())
         model.outputs[7, 0, 3] = value  # how it looks
         model.outputs[9, 1, LOOK + 2] = value  # where it lies
         assert latent_health(model, BLOCKS, codes=codes).lost == [7, 9]
         model.outputs[:] = value
         assert latent_health(model, BLOCKS, codes=codes).recovered == 0
-        with LatentPlanner(model, BLOCKS, codes=codes) as planner:
+        with LatentPlanner(model, BLOCKS) as planner:
             [problem] = random_problems(BLOCKS, 3, 1, seed=0, start_is="init")
             result = planner.solve(problem.init, problem.goal)
         assert result.outcome is Outcome.SOLVED

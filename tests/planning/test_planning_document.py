@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from pictures import differing_pixels
+from repository import ROOT
 from setwise.experiments import store
-from setwise.planning import PuzzleDomain
-from test_documents import differing_pixels
+from setwise.worlds import PuzzleWorld
 
-FIGURES = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "figures" / "plans.py"))
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "planning_encodings.py"
+FIGURES = runpy.run_path(str(ROOT / "docs" / "figures" / "plans.py"))
+SCRIPT = ROOT / "benchmarks" / "planning_encodings.py"
 NAMES = runpy.run_path(str(SCRIPT))
 
 
@@ -27,7 +28,7 @@ def test_the_page_shows_the_record() -> None:
 
 
 def test_the_benchmark_on_a_small_puzzle() -> None:
-    record = NAMES["measure"](PuzzleDomain(3, 2))
+    record = NAMES["measure"](PuzzleWorld(3, 2))
     assert [row["encoding"] for row in record["rows"]] == ["index", "bits", "full"]
     assert {row["outcome"] for row in record["rows"]} == {"solved"}
     assert len({row["cost"] for row in record["rows"]}) == 1

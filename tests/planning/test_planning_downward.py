@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from programs import program
 from setwise.planning import Outcome, downward, find_executable, latent_graph, limited, sas, search
 
 
@@ -23,13 +24,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(place))
     monkeypatch.delenv(downward.EXECUTABLE_VARIABLE, raising=False)
     return place
-
-
-def program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
 
 
 @pytest.fixture

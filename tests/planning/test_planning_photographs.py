@@ -16,18 +16,19 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from setwise.experiments.blocks import archive_of, with_archive
+from setwise.experiments.reproduce import reproduce
 
 from setwise import cli
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_archive import PATCH, BlocksworldArchive
 from setwise.experiments import checkpoint
-from setwise.experiments.blocks import archive_of, with_archive
 from setwise.experiments.config import Autoencoder, BlocksData, Config, Schedule
 from setwise.experiments.recipes import table5
-from setwise.experiments.reproduce import reproduce
-from setwise.planning import BlocksDomain
+from setwise.planning import problems_for
 from setwise.planning.learned import choose_network, open_space
-from setwise.planning.table5 import PAPER, Settings, plan_network, problems_of
+from setwise.planning.table5 import PAPER, PlanningSettings, plan_network
+from setwise.worlds import PicturedBlocksworld
 
 WORLD = Blocksworld(blocks=2, stacks=3)
 DATA = BlocksData(
@@ -99,14 +100,14 @@ def network(folder: Path) -> Path:
 def test_the_network_knows_all_states(folder: Path) -> None:
     assert choose_network("blocksworld", folder) == network(folder)
     space = open_space(network(folder), folder)
-    assert isinstance(space.domain, BlocksDomain)
-    assert space.domain.world == WORLD
+    assert isinstance(space.world, PicturedBlocksworld)
+    assert space.world.world == WORLD
     # Vectors come in the order of the archive and lie in that of the ranks.
-    states = space.domain.configurations()
-    assert space.domain._recogniser.nearest(space.domain.objects(states))[0].equal(torch.arange(48))
+    states = space.world.states()
+    assert space.world._recogniser.nearest(space.world.objects(states))[0].equal(torch.arange(48))
     # What is drawn is the archive's own picture, as far as so short a training goes.
-    assert space.pictures is not None
-    drawn = space.pictures.pictures(space.domain.objects(states[:1]))
+    assert space.world.paste is not None
+    drawn = space.world.paste(space.world.objects(states[:1]))
     assert drawn.shape == (1, 3, DATA.height, DATA.width)
 
 
@@ -165,12 +166,14 @@ def test_the_table(folder: Path, tmp_path: Path) -> None:
     """The scenarios of the Blocksworld start anywhere; every problem gets its class."""
     scenario = replace(PAPER["blocks-3"], problems=3)
     space = open_space(network(folder), folder)
-    [record] = plan_network("table5", space, [scenario], tmp_path, settings=Settings())
+    [record] = plan_network("table5", space, [scenario], tmp_path, settings=PlanningSettings())
     assert record["scenario"] == "blocks-3"
     assert len(record["problems"]) == 3
     for problem in record["problems"]:
         assert problem["valid"] == (problem["failure"] is None)
-    inits = [one.init for one in problems_of(space.domain, scenario, seed=0)]
+    inits = [
+        one.init for one in problems_for(space.world, scenario.steps, scenario.problems, seed=0)
+    ]
     assert not inits[0].equal(inits[1])
 
 
@@ -196,7 +199,9 @@ def test_not_all_states_are_there(tmp_path: Path) -> None:
         transitions=archive.transitions[(archive.transitions < 40).all(-1)],
     )
     file = trained_on(some, fewer, tmp_path)
-    with pytest.raises(ValueError, match=r"^data: planning needs pictures of all 48 states"):
+    with pytest.raises(
+        ValueError, match=r"states-40\.npz: planning needs pictures of all 48 states"
+    ):
         open_space(file, tmp_path)
 
 

@@ -11,12 +11,13 @@ from PIL import Image
 from torch import Tensor
 
 import setwise as sw
-from setwise.planning import PuzzleDomain, validate
+from setwise.planning import validate
 from setwise.planning.pictures import crossfade, write_animation, write_strip
 from setwise.planning.show import captions_of
-from setwise.planning.tiles import CELL, _digit, draw_moves, draw_states
+from setwise.worlds import PuzzleWorld
+from setwise.worlds.tiles import CELL, _digit, draw_move, draw_states
 
-EIGHT = PuzzleDomain()
+EIGHT = PuzzleWorld()
 EDGE = 3
 AMBER, RED = (255, 176, 0), (225, 30, 40)
 
@@ -93,14 +94,14 @@ def test_what_is_no_state_is_drawn_as_it_is() -> None:
 
 def test_tiles_on_their_way() -> None:
     objects = plan()
-    frames = draw_moves(EIGHT, objects[0], objects[1])
+    frames = draw_move(EIGHT, objects[0], objects[1])
     assert len(frames) > 4
     columns = [int((frame == AMBER).all(-1).nonzero()[1].min()) for frame in frames]
     assert columns == sorted(columns, reverse=True)  # to the left
     assert len(set(columns)) == len(columns)
     assert not any(has(frame, RED) for frame in frames)
     objects[1, 5] = objects[1, 7]
-    assert len(draw_moves(EIGHT, objects[0], objects[1])) == 0
+    assert len(draw_move(EIGHT, objects[0], objects[1])) == 0
 
 
 def test_captions_say_what_is_done_and_what_is_wrong() -> None:
@@ -146,7 +147,7 @@ def test_an_animation_passes_every_state(tmp_path: Path, name: str) -> None:
         path,
         pictures,
         ["init", "one", "two"],
-        between=lambda step: draw_moves(EIGHT, objects[step - 1], objects[step]),
+        between=lambda step: draw_move(EIGHT, objects[step - 1], objects[step]),
     )
     with Image.open(path) as movie:
         frames, still = [], []
@@ -156,7 +157,7 @@ def test_an_animation_passes_every_state(tmp_path: Path, name: str) -> None:
             if movie.info["duration"] > 500:
                 still.append(number)
         assert movie.info.get("loop") == 0
-    between = len(draw_moves(EIGHT, objects[0], objects[1]))
+    between = len(draw_move(EIGHT, objects[0], objects[1]))
     assert len(frames) == 3 + 2 * between
     assert still == [0, between + 1, 2 * between + 2]
     height, width = pictures.shape[1:3]

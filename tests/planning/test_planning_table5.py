@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from setwise.report.paper import TABLES
 
+from oracle import SMALL, Blurred, Forgetful, Oracle
 from setwise.experiments import store
 from setwise.experiments.recipes import table1, table3, table5
 from setwise.planning import (
@@ -18,38 +20,37 @@ from setwise.planning import (
     FaultKind,
     LatentPlanner,
     Outcome,
-    PuzzleDomain,
+    PlanningResult,
     Report,
-    Result,
     failure_of,
+    problems_for,
 )
 from setwise.planning.learned import LearnedSpace
 from setwise.planning.table5 import (
     PAPER,
     QUICK,
+    PlanningSettings,
     Scenario,
-    Settings,
     plan_network,
-    problems_of,
     unsolved,
 )
 from setwise.report import tables
-from setwise.report.paper import TABLES
-from test_planning import Blurred, Forgetful
-from test_planning_oracle import SMALL, Oracle
+from setwise.worlds import PuzzleWorld
 
 CONFIG = table1.quick("4", "SH", 3)
-WALKS = [Scenario("puzzle", steps, problems=4) for steps in (3, 7)]
+WALKS = [Scenario(f"puzzle-{steps}", "puzzle", steps, problems=4) for steps in (3, 7)]
 
 
-def result(*faults: tuple[FaultKind, int], shared: tuple[int, ...] = (), length: int = 4) -> Result:
+def result(
+    *faults: tuple[FaultKind, int], shared: tuple[int, ...] = (), length: int = 4
+) -> PlanningResult:
     found = [Fault(kind, at, "because") for kind, at in faults]
     report = Report([[0]] * (length + 1), found, length, length)
-    return Result(Outcome.SOLVED, "", None, None, report, list(shared), None, {})
+    return PlanningResult(Outcome.SOLVED, "", None, None, report, list(shared), None, {})
 
 
-def without_plan(outcome: Outcome) -> Result:
-    return Result(outcome, "", None, None, None, [], None, {})
+def without_plan(outcome: Outcome) -> PlanningResult:
+    return PlanningResult(outcome, "", None, None, None, [], None, {})
 
 
 STATE, STEP = FaultKind.ILLEGAL_STATE, FaultKind.ILLEGAL_STEP
@@ -75,7 +76,7 @@ STATE, STEP = FaultKind.ILLEGAL_STATE, FaultKind.ILLEGAL_STEP
         (result((STATE, 0), shared=(0,)), Failure.COLLISION),
     ],
 )
-def test_failures_are_classified(given: Result, failure: Failure | None) -> None:
+def test_failures_are_classified(given: PlanningResult, failure: Failure | None) -> None:
     assert failure_of(given) is failure
 
 
@@ -85,7 +86,7 @@ def test_defects_of_networks_are_told_apart() -> None:
     bits = SMALL.number_of_states.bit_length()
     for model in (Oracle(SMALL, bits), Forgetful(SMALL, bits), Blurred(SMALL, bits)):
         with LatentPlanner(model, SMALL) as planner:
-            problems = problems_of(SMALL, replace(PAPER["puzzle-14"], problems=8), seed=0)
+            problems = problems_for(SMALL, steps=14, count=8, seed=0)
             found = {failure_of(planner.solve(one.init, one.goal)) for one in problems}
         kinds[type(model).__name__] = found
     assert kinds["Oracle"] == {None}
@@ -108,8 +109,9 @@ def test_scenarios_are_those_of_the_paper() -> None:
 
 
 def test_problems_of_the_puzzle_lead_to_its_goal() -> None:
-    eight = PuzzleDomain()
-    problems = problems_of(eight, PAPER["puzzle-14"], seed=0)
+    eight = PuzzleWorld()
+    scenario = PAPER["puzzle-14"]
+    problems = problems_for(eight, scenario.steps, scenario.problems, seed=0)
     goals = eight.configuration_of(torch.stack([problem.goal for problem in problems]))
     assert goals.equal(eight.goal().expand(20, 9))
 
@@ -127,7 +129,7 @@ def test_records_are_those_of_a_table(space: LearnedSpace, tmp_path: Path) -> No
         space,
         WALKS,
         tmp_path,
-        settings=Settings(),
+        settings=PlanningSettings(),
         commit="abc",
         watch=lambda scenario, number, _: told.append((scenario.name, number)),
     )
@@ -155,7 +157,7 @@ def test_records_are_those_of_a_table(space: LearnedSpace, tmp_path: Path) -> No
 def test_failures_are_recorded(space: LearnedSpace, tmp_path: Path) -> None:
     broken: Any = Blurred(SMALL, 24)
     records = plan_network(
-        "table5", replace(space, model=broken), WALKS[1:], tmp_path, settings=Settings()
+        "table5", replace(space, model=broken), WALKS[1:], tmp_path, settings=PlanningSettings()
     )
     [record] = json.loads(json.dumps(records))
     failed = [problem for problem in record["problems"] if not problem["valid"]]
@@ -168,7 +170,7 @@ def test_failures_are_recorded(space: LearnedSpace, tmp_path: Path) -> None:
 
 
 def test_what_is_recorded_is_not_planned_again(space: LearnedSpace, tmp_path: Path) -> None:
-    settings = Settings()
+    settings = PlanningSettings()
     blocks = PAPER["blocks-3"]
 
     def left(config: Any = CONFIG, **changes: Any) -> list[Scenario]:
@@ -184,6 +186,7 @@ def test_what_is_recorded_is_not_planned_again(space: LearnedSpace, tmp_path: Pa
     # Fields that came later have their defaults in older records, whatever these are called.
     [record] = store.read(tmp_path / "table5.jsonl")
     del record["config"]["data"]["dummies"], record["config"]["planning"]["heuristic"]
+    record["config"]["planning"]["domain"] = record["config"]["planning"].pop("world")
     (tmp_path / "table5.jsonl").unlink()
     store.append(tmp_path / "table5.jsonl", [record | {"run": "older"}])
     assert left() == WALKS[1:]

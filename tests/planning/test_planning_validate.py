@@ -13,14 +13,15 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 import setwise as sw
-from setwise.planning import FaultKind, PuzzleDomain, Report, shortest_length, validate
-from test_planning_oracle import SMALL, distances
+from oracle import SMALL, distances
+from setwise.planning import FaultKind, Report, shortest_length, validate
+from setwise.worlds import PuzzleWorld
 
-EIGHT = PuzzleDomain()
-TINY = PuzzleDomain(2, 2)
+EIGHT = PuzzleWorld()
+TINY = PuzzleWorld(2, 2)
 
 
-def walk(puzzle: PuzzleDomain, *blank: int) -> Tensor:
+def walk(puzzle: PuzzleWorld, *blank: int) -> Tensor:
     """The configurations [P, C] as the blank goes from the goal over the cells given."""
     states = [puzzle.goal()]
     for cell in blank:
@@ -35,7 +36,7 @@ def walk(puzzle: PuzzleDomain, *blank: int) -> Tensor:
 PLAN = walk(EIGHT, 1, 4, 5, 2, 1, 0).flip(0)
 
 
-def judge(states: Tensor, puzzle: PuzzleDomain = EIGHT) -> Report:
+def judge(states: Tensor, puzzle: PuzzleWorld = EIGHT) -> Report:
     """As if configurations had been decoded, in any order of objects."""
     objects = sw.shuffle_sets(puzzle.objects(states))
     return validate(puzzle, objects, puzzle.objects(PLAN[0]), puzzle.objects(PLAN[-1]))
@@ -145,7 +146,7 @@ def test_bad_questions_are_refused() -> None:
 
 def test_shortest_lengths_of_a_small_puzzle() -> None:
     expected = distances(SMALL).tolist()
-    for rank, state in enumerate(SMALL.configurations()):
+    for rank, state in enumerate(SMALL.states()):
         length = shortest_length(SMALL, state, SMALL.goal())
         assert (math.inf if length is None else length) == expected[rank]
 
@@ -170,7 +171,7 @@ cell = st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 1))
 def test_the_nearest_state_is_the_nearest_of_all(objects: list[tuple[int, int, int]]) -> None:
     rows = [torch.cat([torch.eye(4)[t], torch.eye(2)[x], torch.eye(2)[y]]) for t, x, y in objects]
     found, distance = TINY.nearest(torch.stack(rows))
-    distances = [plain_distance(torch.stack(rows), state) for state in TINY.configurations()]
+    distances = [plain_distance(torch.stack(rows), state) for state in TINY.states()]
     assert distance == min(distances)
     assert distance == plain_distance(torch.stack(rows), found)
     assert (distance == 0) == (min(distances) == 0)

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pictured_scenes import TALLEST, WIDE, WORLD
+from pictured_scenes import STATES, TALLEST, TINY, WIDE, WORLD
+from repository import ROOT
 from setwise.data import Blocksworld
 from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.data.blocksworld_steps import state_from_json
 from setwise.render import (
     Block,
     Environment,
-    Settings,
     boxes,
     collect,
     open_renderer,
@@ -30,9 +30,6 @@ from setwise.render import (
     scene_of,
 )
 from setwise.render.patches import transitions_among
-
-TINY = Settings(Environment.draw(Blocksworld(3, 3), 1), seed=4, width=48, height=32, samples=8)
-STATES = Blocksworld(3, 3).sample(12, seed=0)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -81,8 +78,8 @@ def test_a_folder_holds_a_picture_and_a_description_of_each_state(undisturbed: P
 CHILD = """
 import sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
-from test_render_folders import STATES, TINY
+sys.path.insert(0, {support!r})
+from pictured_scenes import STATES, TINY
 from setwise.render import render_states
 
 if __name__ == "__main__":
@@ -90,13 +87,17 @@ if __name__ == "__main__":
 """
 
 
+# Slow: three processes load Mitsuba, and are waited for. In the first tier tests/experiments kills
+# a training, and the tests beside this one look at what is drawn.
+@pytest.mark.slow
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
     undisturbed: Path, tmp_path: Path
 ) -> None:
     """kill -9 after two pictures; workers find out and stop; the rest is drawn by one process."""
     folder = tmp_path / "pictures"
     script = tmp_path / "child.py"
-    script.write_text(CHILD.format(tests=str(Path(__file__).parents[1] / "support"), folder=str(folder)))
+    support = str(ROOT / "tests" / "support")
+    script.write_text(CHILD.format(support=support, folder=str(folder)))
     child = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "1 12\n"
@@ -145,7 +146,10 @@ def test_a_folder_keeps_to_its_settings(undisturbed: Path) -> None:
     ("ending", "message"),
     [
         ("exit 3", "(?s)a process that draws failed:.*ended with code 3: so sorry"),
-        ("kill -9 $PPID", "a process that draws was killed.*start again to go on"),
+        pytest.param(
+            *("kill -9 $PPID", "a process that draws was killed.*start again to go on"),
+            marks=pytest.mark.slow,  # as the other: two processes start
+        ),
     ],
 )
 def test_a_failing_worker_is_reported(ending: str, message: str, tmp_path: Path) -> None:

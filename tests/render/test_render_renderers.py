@@ -116,6 +116,11 @@ def test_samples_lower_the_noise() -> None:
     assert noise[1] < 0.7 * noise[0]
 
 
+# Slow: Blender starts and draws. Mitsuba draws the same scenes above, and tests of folders have a
+# program in the place of Blender.
+runs_blender = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def blender() -> str:
     try:
@@ -158,6 +163,7 @@ json.dump(answers, open({output!r}, "w"))
 """
 
 
+@runs_blender
 def test_blender_sees_the_same_blocks_at_the_same_places(blender: str, tmp_path: Path) -> None:
     """Blender's camera and geometry, not ours: boxes within a pixel, points equal."""
     chosen = scenes(1)[::2]
@@ -173,6 +179,7 @@ def test_blender_sees_the_same_blocks_at_the_same_places(blender: str, tmp_path:
         assert np.abs(boxes_of(owner, 5, fine=4) - boxes(scene, 75, 50).astype(int)).max() <= 1
 
 
+@runs_blender
 def test_blender_and_mitsuba_draw_the_same_picture(blender: str) -> None:
     chosen = scenes(2)[:2]
     size: dict[str, Any] = {"width": 90, "height": 60}
@@ -198,6 +205,7 @@ def test_blender_and_mitsuba_draw_the_same_picture(blender: str) -> None:
             assert min(shifts, key=lambda shift: shifts[shift]) == (0, 0)
 
 
+@runs_blender
 def test_blender_says_what_went_wrong(blender: str) -> None:
     renderer = BlenderRenderer(30, 20, 1, program=blender)
     scene = scenes(1)[0]

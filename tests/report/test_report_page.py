@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -24,15 +23,27 @@ from browser import (
     unnamed,
 )
 from pages import BENCHMARKS, HOSTILE, hostile_page, read_cells, whole_page
+from recorded import A1H, H1H, PAPER, RESULTS, SH, SHEETS, H, make_records, recorded, write
 from setwise import cli
+from setwise.experiments.records import Record
 from setwise.report import tables
-from setwise.report.page.cells import verdict
-from setwise.report.page.html import Html
-from setwise.report.page.pieces import Section, page, table
+from setwise.report.page.cells import (
+    ABOVE,
+    BEHIND,
+    FAILS,
+    HOLDS,
+    MISSING,
+    OTHER,
+    SCALE,
+    verdict,
+)
+from setwise.report.page.experiment import experiment_section
+from setwise.report.page.pieces import Markup, Section, page, table
 from setwise.report.page.report import report
-from setwise.report.page.table_section import table_section
-from setwise.report.paper import TABLES
-from test_report import COMMITTED, RESULTS, make_records, write
+from test_tables import without_scale
+
+COMMITTED = tables.read_experiments(RESULTS)
+SYMBOLS = {H: "H", SH: "SH", A1H: "A1H", H1H: "H1H"}
 
 
 @pytest.fixture(scope="module")
@@ -126,33 +137,35 @@ class TestInTheBrowser:
         with pytest.raises(AssertionError, match="fetched http"), opened(chromium, path):
             pass
 
-    @pytest.mark.parametrize("name", [name for name in COMMITTED if name in TABLES])
+    @pytest.mark.parametrize("name", COMMITTED)
     def test_cells_are_those_of_the_records(
         self, chromium: Browser, committed: Path, name: str
     ) -> None:
-        paper = TABLES[name]
+        sheet = SHEETS[name]
         with opened(chromium, committed) as tab:
             found = read_cells(tab, name)
 
         def digits(value: float) -> str:
-            return f"{value:g}" if name == "table5" else f"{value:.{paper.our_decimals}f}"
+            return f"{value:g}" if name == "table5" else f"{value:.{sheet.decimals}f}"
 
-        for cell in tables.cells(paper, COMMITTED[name]):
+        for cell in tables.cells(sheet, COMMITTED[name].records):
             told = [digits(cell.best)]
-            told += [] if cell.paper is None else [f"paper {cell.paper:.{paper.decimals}f}"]
+            if sheet.reference is not None and cell.reference is not None:
+                told.append(f"paper {cell.reference:.{sheet.reference.decimals}f}")
             told.append(f"median {digits(cell.median)}, worst {digits(cell.worst)}")
-            if cell.heldout_best is not None and paper.metric != "heldout":
+            if cell.heldout_best is not None and sheet.metric != "heldout":
                 assert cell.heldout_median is not None
                 told.append(f"held out {digits(cell.heldout_best)}, {digits(cell.heldout_median)}")
-            told += [verdict(paper, cell), f"{cell.runs} run{'s' if cell.runs > 1 else ''}"]
-            assert found.pop((paper.label(cell.scenario), cell.loss)) == " ".join(told)
+            told += [verdict(sheet, cell).format(source="the paper")] if sheet.reference else []
+            told.append(f"{cell.runs} run{'s' if cell.runs > 1 else ''}")
+            assert found.pop((sheet.label(cell.scenario), SYMBOLS[cell.loss])) == " ".join(told)
         assert all("not recorded yet" in rest for rest in found.values())
 
     def test_what_is_not_recorded_is_said(self, chromium: Browser, whole: Path) -> None:
         with opened(chromium, whole) as tab:
-            section = tab.locator("section#table3")
+            section = tab.locator("section#experiment-table3")
             assert "Not recorded yet" in section.inner_text()
-            assert "setwise reproduce table3 --preset paper" in section.inner_text()
+            assert "setwise reproduce table3" in section.inner_text()
             rows = [row.inner_text().split("\t") for row in section.locator("tbody tr").all()]
             assert rows[2] == ["(3) input fixed, target random", "0.15", "0.07", "0.08", "0.16"]
             four = read_cells(tab, "table4")
@@ -167,11 +180,18 @@ class TestInTheBrowser:
             told = tab.locator("body").inner_text()
             assert told.count("<img") > 10
             for part, said in {
-                "#table1 tbody th": HOSTILE,
-                "#table1 dd": HOSTILE,
+                "#experiment-table1 tbody th": HOSTILE,
+                "#experiment-table1 dd": HOSTILE,
+                "#experiment-hostile h2": HOSTILE,
+                "#experiment-hostile blockquote": HOSTILE,
+                "#experiment-hostile caption": f"{HOSTILE}: {HOSTILE}",
+                "#experiment-hostile thead th": f"{HOSTILE}: {HOSTILE}",
+                "#experiment-hostile tbody th": HOSTILE,
+                "#experiment-hostile pre": HOSTILE,
+                "#experiment-hostile figcaption": HOSTILE,
                 "#plans": f"trained with {HOSTILE}, seed 3, in scenario {HOSTILE} of {HOSTILE}.",
-                "#table3 p": f"Held-out states of scenario {HOSTILE}, as the networks",
-                "#table3 dd": HOSTILE,
+                "#experiment-table3 p": f"Held-out states of scenario {HOSTILE}, as the networks",
+                "#experiment-table3 dd": HOSTILE,
                 "#kernels thead th": HOSTILE,
                 "#kernels td": HOSTILE,
                 "#kernels dd": HOSTILE,
@@ -181,7 +201,7 @@ class TestInTheBrowser:
 
     def test_no_script_but_ours_may_run(self, chromium: Browser, tmp_path: Path) -> None:
         """Even if markup came through, the policy of the page would not let it act."""
-        body = Html("<img src='data:,' alt=x onerror=\"document.title = 'broken'\">")
+        body = Markup("<img src='data:,' alt=x onerror=\"document.title = 'broken'\">")
         pages = {"kept": page("kept", "", [Section("one", "One", body)]), "broken": body}
         for title, text in pages.items():
             (tmp_path / "x.html").write_text(text)
@@ -194,20 +214,22 @@ class TestInTheBrowser:
     def test_cells_of_records_made_by_hand(self, chromium: Browser, tmp_path: Path) -> None:
         """The numbers and the words of each kind of cell, written down here."""
         two = {
-            ("H", "3"): [0.05, 0.30, 0.10],
-            ("SH", "3"): [0.5, 0.6151, 0.4],
-            ("A1H", "3"): [0.57],
-            ("H1H", "3"): [0.0, 0.004],
-            ("H", "4"): [0.2, 0.01],
-            ("SH", "5"): [0.25],
+            (H, "3"): [0.05, 0.30, 0.10],
+            (SH, "3"): [0.5, 0.6151, 0.4],
+            (A1H, "3"): [0.57],
+            (H1H, "3"): [0.0, 0.004],
+            (H, "4"): [0.2, 0.01],
+            (SH, "5"): [0.25],
         }
-        three = {("SH", "3"): [0.09, 0.074, 0.2], ("H", "3"): [0.1551], ("A1H", "3"): [0.0]}
+        three = {(SH, "3"): [0.09, 0.074, 0.2], (H, "3"): [0.1551], (A1H, "3"): [0.0]}
         records = [*by_hand("table2", "success", two), *by_hand("table3", "rmse", three)]
         path = tmp_path / "report.html"
         path.write_text(report(write(tmp_path / "results", records), tmp_path))
         with opened(chromium, path) as tab:
             cells = {name: read_cells(tab, name) for name in ("table2", "table3")}
-            told = {name: tab.locator(f"#{name} strong").first.inner_text() for name in cells}
+            told = {
+                name: tab.locator(f"#experiment-{name} strong").first.inner_text() for name in cells
+            }
         label = "(3) input fixed, target random"
         assert cells["table2"][label, "H"] == (
             "0.30 paper 0.12 median 0.10, worst 0.05 held out 0.15, 0.05 holds 3 runs"
@@ -252,21 +274,22 @@ class TestInTheBrowser:
         measured = header["commit"][:12], header["date"]
         assert found == [
             [
-                *("H3", "Table 1", f"setwise reproduce table1 --preset paper {again}"),
+                *("H3", "Table 1", f"setwise reproduce table1 {again}"),
                 *("48 runs in 24 s", *machine),
             ],
             [
-                *("H4", "Table1-quick", f"setwise reproduce table1 --preset quick {again}"),
-                *("16 runs in 8 s", *machine),
-            ],
-            [
-                *("H4", "the comparison", "setwise reproduce table3 --preset paper --keep best"),
+                *("H4", "the comparison", "setwise reproduce table3 --keep best"),
                 "2 states, put out again by 4 networks",
                 *("a painter", "torch 3", "d" * 12, "2026-03-04"),
             ],
             [
-                *("H3", "Table 4", f"setwise reproduce table4 --preset paper {again}"),
+                *("H3", "Table 4", f"setwise reproduce table4 {again}"),
                 *("12 runs in 6 s", *machine),
+            ],
+            [
+                *("H3", "Table 1 at small size"),
+                f"setwise reproduce table1 --preset quick {again}",
+                *("16 runs in 8 s", *machine),
             ],
             [
                 *("H4", "a-plan", "setwise plan puzzle --seed 7 --record results/plans"),
@@ -289,9 +312,12 @@ class TestInTheBrowser:
         self, chromium: Browser, whole: Path
     ) -> None:
         with opened(chromium, whole) as tab:
-            told = tab.locator("#table1").inner_text()
-        assert "A smaller task than the paper's, which has no numbers for it." in told
-        assert "not in the paper" not in told
+            told = tab.locator("#experiment-table1-quick").inner_text()
+            others = [section.get_attribute("id") for section in tab.locator("section").all()]
+        assert "Cells: 16 of 16 recorded." in told
+        assert "paper" not in told
+        # What has a reference comes first.
+        assert others[1:7] == [f"experiment-{name}" for name in (*PAPER, "table1-quick")]
 
 
 # For each list: the level of the heading before it, its subject, the first command, all values.
@@ -307,9 +333,7 @@ PROVENANCE = """() => [...document.querySelectorAll("dl.provenance")].map((list)
 })"""
 
 
-def by_hand(
-    table: str, metric: str, cells: dict[tuple[str, str], list[float]]
-) -> list[tables.Record]:
+def by_hand(table: str, metric: str, cells: dict[tuple[str, str], list[float]]) -> list[Record]:
     """Records of these numbers; half of a number is what was reached on what was held out."""
     records = []
     for (loss, scenario), values in cells.items():
@@ -329,13 +353,14 @@ class TestTheText:
     @pytest.mark.parametrize(("name", "decimals"), [("table2", 2), ("table3", 4)])
     def test_curves_reach_the_median(self, committed: Path, name: str, decimals: int) -> None:
         """The label of every panel says the last value of the middle run."""
-        text, paper = committed.read_text(), TABLES[name]
+        text, sheet = committed.read_text(), SHEETS[name]
         ends: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for record in COMMITTED[name]:
-            ends[record["scenario"], record["loss"]].append(record["history"][paper.metric][-1])
+        for record in COMMITTED[name].records:
+            place = record["scenario"], SYMBOLS[record["loss"]]
+            ends[place].append(record["history"][sheet.metric][-1])
         assert len(ends) == 16
         for (scenario, loss), values in ends.items():
-            label, end = re.escape(paper.label(scenario)), f"{median(values):.{decimals}f}"
+            label, end = re.escape(sheet.label(scenario)), f"{median(values):.{decimals}f}"
             found = rf'aria-label="{label}: [^"]*\b{loss} ends at {end}(?!\d)'
             assert re.search(found, text), (scenario, loss, end)
 
@@ -348,27 +373,27 @@ class TestTheText:
         rmse = (200 - 200 // 5) / 255 * share**0.5
         assert f"H: cross entropy, rmse {rmse:.3f} on these" in text
 
-    def test_a_setting_of_our_own_has_the_losses_that_were_run(self) -> None:
-        records = make_records("table4", "best", seeds=[0], losses=["SH"])
-        section = str(table_section("table4", {"table4-best": records}, {"table4-best": []}).body)
-        own = section[section.index("Table4-best, not the paper") :]
-        assert "setwise reproduce table4 --preset best --losses SH --results" in own
-        assert "H: cross entropy" not in own.replace("SH: set cross entropy", "")
-        assert "not recorded yet" not in own
+    def test_an_experiment_has_the_losses_of_its_sheet(self) -> None:
+        records = make_records("table4-best", seeds=[0], scenarios=["n2-2250-fixed"])
+        section = str(experiment_section(recorded(records)).body)
+        assert "setwise reproduce table4 --preset best --losses SH --results" in section
+        assert "H: cross entropy" not in section.replace("SH: set cross entropy", "")
+        assert "Cells: 1 behind the paper; 11 not recorded yet." in section
 
     def test_verdicts(self) -> None:
-        two, three = TABLES["table2"], TABLES["table3"]
-        errors = replace(three, other_scale="")
+        two, three = SHEETS["table2"], SHEETS["table3"]
+        errors = without_scale(three)
 
-        def cell(paper: float | None, best: float) -> tables.Cell:
-            return tables.Cell("SH", "1", paper, best, best, best, 1)
+        def cell(reference: float | None, best: float) -> tables.Cell:
+            return tables.Cell(SH, "1", reference, best, best, best, 1)
 
-        assert verdict(two, cell(0.6, 0.6)) == "holds"
-        assert verdict(two, cell(0.6, 0.5)) == "behind the paper"
-        assert verdict(two, cell(0.0, 0.004)) == "fails in both"
-        assert verdict(two, cell(0.0, 0.3)) == "above the paper's 0"
-        assert verdict(errors, cell(0.08, 0.09)) == "behind the paper"
-        assert verdict(errors, cell(0.08, 0.07)) == "holds"
-        assert verdict(three, cell(0.08, 0.07)) == "on another scale"
-        assert verdict(two, cell(None, 0.5)) == "the paper has none"
-        assert verdict(two, None) == "not recorded yet"
+        assert verdict(two, cell(0.6, 0.6)) == HOLDS
+        assert verdict(two, cell(0.6, 0.5)) == BEHIND
+        assert verdict(two, cell(0.0, 0.004)) == FAILS
+        assert verdict(two, cell(0.0, 0.3)) == ABOVE
+        assert verdict(errors, cell(0.08, 0.09)) == BEHIND
+        assert verdict(errors, cell(0.08, 0.07)) == HOLDS
+        assert verdict(three, cell(0.08, 0.07)) == SCALE
+        assert verdict(two, cell(None, 0.5)) == OTHER
+        assert verdict(two, None) == MISSING
+        assert verdict(SHEETS["table1-quick"], cell(None, 0.5)) == ""

@@ -6,17 +6,27 @@ import re
 from pathlib import Path
 
 import pytest
+from tools import results as document
 
-from setwise.report import document, tables
-from setwise.report.failures import CAPTION, failures
+from recorded import A1H, RESULTS, SH, SHEETS, make_records, recorded, write
+from setwise.experiments.records import Record
+from setwise.report import tables
 from setwise.report.page.cells import table_of_failures
-from setwise.report.paper import TABLES
-from test_report import COMMITTED, make_records, write
+from setwise.report.page.experiment import experiment_section
+from setwise.report.remarks import (
+    FAILURES,
+    failures,
+    remarks,
+    said_of_recombination,
+    said_of_temperature,
+)
 
-TABLE4, TABLE5 = TABLES["table4"], TABLES["table5"]
+TABLE1, TABLE4, TABLE5 = SHEETS["table1"], SHEETS["table4"], SHEETS["table5"]
+COMMITTED = tables.read_experiments(RESULTS)
+PLANNED = COMMITTED["table5"].records
 
 
-def planned(loss: str, scenario: str, found: list[str | None]) -> tables.Record:
+def planned(loss: str, scenario: str, found: list[str | None]) -> Record:
     """A record of planning whose problems ended like this."""
     return {"loss": loss, "scenario": scenario, "problems": [{"failure": one} for one in found]}
 
@@ -24,25 +34,25 @@ def planned(loss: str, scenario: str, found: list[str | None]) -> tables.Record:
 def test_failures_are_counted_over_networks_the_commonest_first() -> None:
     bad, none = "illegal step", None
     records = [
-        planned("SH", "blocks-3", [none, bad, "collision"]),
-        planned("SH", "blocks-3", [bad, none, none]),
-        planned("SH", "puzzle-7", [none, none]),
-        planned("A1H", "puzzle-7", ["no plan"]),
+        planned(SH, "blocks-3", [none, bad, "collision"]),
+        planned(SH, "blocks-3", [bad, none, none]),
+        planned(SH, "puzzle-7", [none, none]),
+        planned(A1H, "puzzle-7", ["no plan"]),
     ]
     assert failures(TABLE5, records) == {
         "puzzle, 7 random steps": ["none of 2", "1 of 1: no plan 1"],
         "Blocksworld, 3 random steps": ["3 of 6: illegal step 2, collision 1", ""],
     }
     shown = str(table_of_failures(TABLE5, records))
-    assert CAPTION in shown
+    assert f"Table 5: {FAILURES[0].lower()}{FAILURES[1:]}" in shown
     assert '<td role="cell" data-label="A1H">1 of 1: no plan 1</td>' in shown
-    assert failures(TABLES["table1"], make_records()) == {}
-    assert table_of_failures(TABLES["table1"], make_records()) == ""
+    assert failures(TABLE1, make_records()) == {}
+    assert table_of_failures(TABLE1, make_records()) == ""
 
 
 def test_no_failure_of_the_records_is_left_out() -> None:
-    records = COMMITTED["table5"]
-    text = document.section("table5", records)
+    records = PLANNED
+    text = document.section(COMMITTED["table5"])
     for label, cells in failures(TABLE5, records).items():
         assert f"| {label} | {' | '.join(cells)} |" in text
     counted = [int(n) for n in re.findall(r"(\d+) of \d+:", str(failures(TABLE5, records)))]
@@ -54,20 +64,20 @@ def test_illegal_steps_in_the_blocksworld_are_materials_that_change() -> None:
     """Nearly all of them, and both losses do about equally well: as docs/planning.md says."""
     steps = [
         problem["faults"]
-        for record in COMMITTED["table5"]
+        for record in PLANNED
         if record["scenario"].startswith("blocks")
         for problem in record["problems"]
         if problem["failure"] == "illegal step"
     ]
     changed = [faults for faults in steps if all("became" in fault for fault in faults)]
     assert len(changed) > 0.95 * len(steps) > 0
-    blocks = [r for r in COMMITTED["table5"] if r["scenario"].startswith("blocks")]
-    sh, a1h = (sum(r["metrics"]["solved"] for r in blocks if r["loss"] == x) for x in ("SH", "A1H"))
+    blocks = [r for r in PLANNED if r["scenario"].startswith("blocks")]
+    sh, a1h = (sum(r["metrics"]["solved"] for r in blocks if r["loss"] == x) for x in (SH, A1H))
     assert abs(sh - a1h) < 0.02 * sh
 
 
 def test_problems_need_a_class_of_failure(tmp_path: Path) -> None:
-    record = COMMITTED["table5"][0]
+    record = PLANNED[0]
     for problems, said in (
         ([{"failure": 3}], "failure: expected a text or null, got 3"),
         ([{}], "failure: is missing"),
@@ -75,57 +85,73 @@ def test_problems_need_a_class_of_failure(tmp_path: Path) -> None:
     ):
         folder = write(tmp_path, [record | {"problems": problems}])
         with pytest.raises(ValueError, match=said):
-            tables.read_tables(folder)
+            tables.read_experiments(folder)
     unplanned = record | {"config": {**record["config"], "planning": 3}}
     with pytest.raises(ValueError, match="planning: expected an object, got 3"):
-        tables.read_tables(write(tmp_path, [unplanned]))
+        tables.read_experiments(write(tmp_path, [unplanned]))
     folder = write(tmp_path, [{k: v for k, v in record.items() if k != "problems"}])
     with pytest.raises(ValueError, match="problems: is missing"):
-        tables.read_tables(folder)
+        tables.read_experiments(folder)
 
 
 def test_recombined_sets_are_told() -> None:
-    said = tables.said_of_recombination(TABLE5, COMMITTED["table5"])
+    said = said_of_recombination(TABLE5, PLANNED)
     assert said.startswith("Networks were trained on recombined sets (Blocksworld only); ")
-    assert said in tables.remarks(TABLE5, COMMITTED["table5"])
-    blocks = [r for r in COMMITTED["table5"] if r["scenario"].startswith("blocks")]
-    assert "only" not in tables.said_of_recombination(TABLE5, blocks)
-    assert tables.said_of_recombination(TABLES["table1"], make_records(seeds=[0])) == ""
+    assert said in remarks(TABLE5, PLANNED)
+    blocks = [r for r in PLANNED if r["scenario"].startswith("blocks")]
+    assert "only" not in said_of_recombination(TABLE5, blocks)
+    assert said_of_recombination(TABLE1, make_records(seeds=[0])) == ""
 
 
 def test_a_temperature_that_is_not_the_papers_is_told() -> None:
-    soft = make_records("table4", seeds=[0], scenarios=["n3-2250-random"])
+    soft = make_records("table4", [0], ["n3-2250-random"], temperature=3.0)
     said = "The temperature of SH falls in training, from 3 to the paper's 1. "
-    assert tables.said_of_temperature(TABLE4, soft) == said + "The other losses have none."
-    assert said in document.section("table4", soft)
-    alone = [record for record in soft if record["loss"] == "SH"]
-    assert tables.said_of_temperature(TABLE4, alone) == said.strip()
+    assert said_of_temperature(TABLE4, soft) == said + "The other losses have none."
+    assert said in document.section(recorded(soft))
+    alone = [record for record in soft if record["loss"] == SH]
+    assert said_of_temperature(TABLE4, alone) == said.strip()
     plain = make_records("table1", seeds=[0])
-    assert tables.said_of_temperature(TABLES["table1"], plain) == ""
-    assert "temperature" not in document.section("table1", plain)
+    assert said_of_temperature(TABLE1, plain) == ""
+    assert "temperature" not in document.section(recorded(plain))
+
+
+def test_without_a_reference_nothing_is_said_of_one() -> None:
+    """What is not the paper's is not held against it."""
+    quick = make_records("table1-quick", seeds=[0], temperature=2.0)
+    for record in quick:
+        record["config"]["schedule"]["recombined"] = 0.5
+    assert remarks(SHEETS["table1-quick"], quick) == [
+        "The temperature of SH falls in training, from 2 to 1. The other losses have none.",
+        "Networks were trained on recombined sets.",
+    ]
+    told = experiment_section(recorded(quick)).body
+    assert "Networks were trained on recombined sets." in told
+    assert "the paper" not in told
 
 
 def test_a_temperature_of_some_scenarios_is_not_said_of_all() -> None:
     """The puzzle of Table 5 is planned with networks of Table 1, which have none."""
-    said = tables.said_of_temperature(TABLE5, COMMITTED["table5"])
+    said = said_of_temperature(TABLE5, PLANNED)
     assert said.startswith(
         "The temperature of SH falls in training, from 3 to the paper's 1 (Blocksworld only)."
     )
 
 
 def test_a_task_stands_for_its_scenarios_only_if_all_of_them_are_meant() -> None:
-    records = make_records("table4", seeds=[0], losses=["SH"])
+    records = make_records("table4", seeds=[0], losses=[SH])
     chosen = "n4-2250-random"
     for record in records:
-        record["config"]["schedule"]["softness"] = 3.0 if record["scenario"] == chosen else 1.0
-    said = tables.said_of_temperature(TABLE4, records)
+        record["config"]["schedule"]["loss_temperature"] = (
+            3.0 if record["scenario"] == chosen else 1.0
+        )
+    said = said_of_temperature(TABLE4, records)
     assert "(n = 4, 2250 clauses, random order only)" in said
     for record in records:
         four = record["scenario"].startswith("n4")
-        record["config"]["schedule"]["softness"] = 3.0 if four else 1.0
-    assert "(n = 4 only)" in tables.said_of_temperature(TABLE4, records)
+        record["config"]["schedule"]["loss_temperature"] = 3.0 if four else 1.0
+    assert "(n = 4 only)" in said_of_temperature(TABLE4, records)
 
 
 def test_a_median_between_two_counts_is_not_rounded() -> None:
-    assert [TABLE5.format_ours(value) for value in (8.0, 8.5, 9.5)] == ["8", "8.5", "9.5"]
-    assert TABLES["table1"].format_ours(0.125) == "0.12"
+    assert [TABLE5.format(value) for value in (8.0, 8.5, 9.5)] == ["8", "8.5", "9.5"]
+    assert TABLE1.format(0.125) == "0.12"

@@ -14,11 +14,13 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page
 
-from setwise.experiments.recipes import RECIPES
+from recorded import A1H, PAPER, ROOT, SH, SHEETS, make_records, write
+from setwise.experiments.config import Config
+from setwise.experiments.experiment import LossStyle, Reference, Sheet
 from setwise.experiments.reconstructions import Reconstructions
 from setwise.planning.recorded import write_plan
 from setwise.report.page.report import report
-from test_report import ROOT, make_records, write
+from tiny_experiments import puzzle_config
 
 BENCHMARKS = ROOT / "benchmarks" / "records"
 # Markup that would leave its traces if it came through as such, in text and in an attribute.
@@ -42,9 +44,9 @@ def add_plan(
         "verdict": "optimal plan of 2 steps (a shortest has 2)",
         "network": {
             "file": "n.safetensors",
-            "table": "table1",
+            "experiment": "table1",
             "scenario": "4",
-            "loss": "SH",
+            "loss": SH,
             "seed": 3,
         },
         "command": "setwise plan puzzle --seed 7 --record results/plans",
@@ -55,10 +57,19 @@ def add_plan(
     write_plan(results / "plans" / name, states, captions, about | more)
 
 
+def network_configs(*scenarios: str) -> list[Config]:
+    """One of each loss of Table 3 in these scenarios."""
+    return [
+        replace(puzzle_config(), scenario=scenario, loss=style.symbol)
+        for scenario in scenarios
+        for style in SHEETS["table3"].losses.values()
+    ]
+
+
 def add_reconstructions(results: Path, text: str | None = None) -> None:
     """Of two states, by networks that darken them; with ``text`` for every text that is shown."""
     scenarios = ["1", "4"] if text is None else ["4"]
-    configs = RECIPES["table3"]["paper"].configs(seeds=[0], scenarios=scenarios)
+    configs = network_configs(*scenarios)
     environment = {"commit": "d" * 40, "torch": "3", "hardware": "a painter"}
     if text is not None:
         configs = [replace(config, scenario=text) for config in configs]
@@ -74,19 +85,18 @@ def add_reconstructions(results: Path, text: str | None = None) -> None:
 def add_cost(results: Path, **more: Any) -> None:
     """What training Table 1 together has saved, as `setwise reproduce --cost` would write it."""
     alone = {"plain": 30.0, "compiled": 6.0}
-    cost = {"table": "table1", "networks": 10, "seconds": 20.0, "seconds_alone": alone} | more
+    cost = {"experiment": "table1", "networks": 10, "seconds": 20.0, "seconds_alone": alone} | more
     (results / "cost.jsonl").write_text(json.dumps(cost) + "\n")
 
 
 def whole_page(folder: Path) -> Path:
     """A page with something of everything."""
-    some = {"scenarios": ["n2-2250-fixed", "n5-9000-random"], "losses": ["SH", "A1H"]}
     records = [
         *make_records(),
-        *make_records("table4", **some),
-        *make_records(preset="quick", seeds=[0]),
+        *make_records("table4", scenarios=["n2-2250-fixed", "n5-9000-random"], losses=[SH, A1H]),
+        *make_records("table1-quick", seeds=[0]),
     ]
-    results = write(folder / "results", records)
+    results = write(folder / "results", records, *PAPER)
     add_plan(results)
     add_reconstructions(results)
     add_cost(results)
@@ -96,12 +106,13 @@ def whole_page(folder: Path) -> Path:
 
 def hostile_page(folder: Path) -> Path:
     """A page of records whose every text is markup."""
-    results = write(folder / "results", make_records(seeds=[0], scenarios=["4"]))
+    results = write(folder / "results", make_records(seeds=[0], scenarios=["4"]), *PAPER)
     lines = [json.loads(line) for line in (results / "table1.jsonl").read_text().splitlines()]
     for line in lines:
         line["config"]["scenario"] = HOSTILE
     text = "".join(json.dumps(_hostile(line)) + "\n" for line in lines)
     (results / "table1.jsonl").write_text(text)
+    add_hostile_experiment(results)
     add_plan(results, captions=[HOSTILE, HOSTILE])
     plan = results / "plans" / "a-plan" / "plan.json"
     plan.write_text(json.dumps(_hostile(json.loads(plan.read_text()), found_by=())))
@@ -117,9 +128,35 @@ def hostile_page(folder: Path) -> Path:
     return _page(folder)
 
 
+def add_hostile_experiment(results: Path) -> None:
+    """One whose sheet is of markup as well: two losses, of which one is recorded."""
+    other = f"another {HOSTILE}"
+    reference = Reference(HOSTILE, {HOSTILE: {HOSTILE: 0.5}}, 2, HOSTILE, HOSTILE)
+    sheet = Sheet(
+        name="hostile",
+        title=HOSTILE,
+        scenarios={HOSTILE: HOSTILE},
+        losses={
+            HOSTILE: LossStyle(HOSTILE, HOSTILE, "#123456"),
+            other: LossStyle(other, other, "#fedcba"),
+        },
+        metric="success",
+        metric_label=HOSTILE,
+        curves_of=HOSTILE,
+        command=HOSTILE,
+        reference=reference,
+    )
+    records = make_records(seeds=[0, 1], scenarios=["4"], losses=[SH])
+    told = {"experiment": "hostile", "scenario": HOSTILE, "loss": HOSTILE}
+    for record in records:
+        record |= told
+        record["config"] |= told
+    write(results, records, sheet)
+
+
 def read_cells(tab: Page, section: str) -> dict[tuple[str, str], str]:
     """The texts of the first table of a section, by row and loss."""
-    grid = tab.locator(f"section#{section} table").first
+    grid = tab.locator(f"section#experiment-{section} table").first
     losses = [name.partition(":")[0] for name in grid.locator("thead th").all_inner_texts()[1:]]
     found = {}
     for row in grid.locator("tbody tr").all():
@@ -135,7 +172,7 @@ def _page(folder: Path) -> Path:
     return page
 
 
-RUN_IS_FOUND_BY = ("run", "table", "loss", "config", "history", "metrics")
+RUN_IS_FOUND_BY = ("schema", "run", "experiment", "loss", "config", "history", "metrics")
 
 
 def _hostile(value: Any, found_by: Sequence[str] = RUN_IS_FOUND_BY) -> Any:

@@ -13,6 +13,7 @@ from setwise.render import (
     Block,
     Environment,
     Scene,
+    Settings,
     scene_of,
 )
 from setwise.render.environment import COLOURS
@@ -22,6 +23,9 @@ WORLD = Blocksworld(blocks=5, stacks=3)
 TALLEST = tuple(Block("cylinder", "large", colour, 0.0) for colour in list(COLOURS)[:5])
 WIDE = Environment(WORLD, TALLEST, (-2.0, 0.0, 2.0))
 CLOSE = Environment(WORLD, TALLEST, (-1.5, 0.0, 1.5))
+# Of one small world, in tiny pictures.
+TINY = Settings(Environment.draw(Blocksworld(3, 3), 1), seed=4, width=48, height=32, samples=8)
+STATES = Blocksworld(3, 3).sample(12, seed=0)
 
 
 def scenes(count: int) -> list[Scene]:

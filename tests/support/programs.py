@@ -1,8 +1,9 @@
-"""Programs that some tests need and pip does not have: Chromium and Blender."""
+"""Programs: those that tests need and pip does not have, and those that tests write themselves."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -13,3 +14,11 @@ def is_missing(reason: str) -> NoReturn:
     if os.environ.get("SETWISE_TEST_EVERYTHING"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def program(path: Path, text: str) -> Path:
+    """A file that can be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path

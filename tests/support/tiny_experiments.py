@@ -12,42 +12,35 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from setwise.experiments import checkpoint, train
-from setwise.experiments.config import (
-    LOSSES,
-    Autoencoder,
-    Config,
-    Loss,
-    PuzzleData,
-    RuleLearner,
-    RulesData,
-    Schedule,
-)
-from setwise.experiments.recipes import table1
-from setwise.experiments.task import build_network, load_task
-from setwise.experiments.train import Progress, Result, Training
+from setwise.experiments import checkpoint
+from setwise.experiments.config import Config, Schedule
+from setwise.experiments.networks import Autoencoder, RuleLearner
+from setwise.experiments.tasks import PuzzleData, RulesData
+from setwise.experiments.train import RunResult, Training, TrainingProgress, build_network
+from setwise.losses.table import find_loss
 
+# By their symbols, which `puzzle_config` and `rules_config` take for the names.
+SYMBOLS = ("H", "SH", "A1H", "H1H")
 NETWORK = Autoencoder(element_widths=(16,), widths=(16,), latent=8, decoder_width=16, dropout=0.2)
 SILENT = replace(NETWORK, dropout=0.0, noise=False)
 PUZZLE = PuzzleData(width=2, height=2, states=24, train=20)
 RULES = RulesData(n=2, train=20, test=10)
-TASK = load_task(PUZZLE)
+TASK = PUZZLE.load()
 WHOLE = replace(TASK, train=24)
 
 
 def puzzle_config(
-    scenario: str = "4", loss: Loss = "SH", seed: int = 0, *, silent: bool = False, **schedule: Any
+    scenario: str = "4", loss: str = "SH", seed: int = 0, *, silent: bool = False, **schedule: Any
 ) -> Config:
     """A small network on the puzzle of four cells, which an epoch shows in two batches."""
-    shuffle_input, shuffle_target = table1.SCENARIOS[scenario]
     options = {"epochs": 4, "batch": 10, "learning_rate": 1e-2, "cooldown": 0.5, "evaluations": 4}
     return Config(
-        table="tiny",
+        experiment="tiny",
         scenario=scenario,
-        loss=loss,
+        loss=find_loss(loss).name,
         seed=seed,
-        shuffle_input=shuffle_input,
-        shuffle_target=shuffle_target,
+        shuffle_input=scenario in ("2", "4"),
+        shuffle_target=scenario in ("3", "4"),
         data=PUZZLE,
         network=SILENT if silent else NETWORK,
         schedule=Schedule(**(options | schedule)),
@@ -56,7 +49,7 @@ def puzzle_config(
 
 
 def rules_config(
-    scenario: str, loss: Loss, seed: int, *, silent: bool = True, **schedule: Any
+    scenario: str, loss: str, seed: int, *, silent: bool = True, **schedule: Any
 ) -> Config:
     network = RuleLearner(width=16, dropout=0.0 if silent else 0.2)
     base = puzzle_config(scenario, loss, seed, **schedule)
@@ -73,26 +66,28 @@ def assert_same_bits(ours: tuple[Training, Any], others: tuple[Training, Any]) -
     assert all(tensor.equal(tensors[name]) for name, tensor in weights_of(ours[0]).items())
 
 
-def trained(configs: Sequence[Config], **options: Any) -> tuple[Training, list[Result]]:
+def trained(configs: Sequence[Config], **options: Any) -> tuple[Training, list[RunResult]]:
     training = Training(configs, "cpu", **options)
     return training, training.run()
 
 
 def raise_at(
     epoch: int, error: type[BaseException] = KeyboardInterrupt
-) -> Callable[[Progress], None]:
-    def watch(progress: Progress) -> None:
+) -> Callable[[TrainingProgress], None]:
+    def watch(progress: TrainingProgress) -> None:
         if progress.epoch == epoch:
             raise error
 
     return watch
 
 
-def everyone(config: Callable[..., Config], **schedule: Any) -> list[Config]:
+def everyone(
+    config: Callable[..., Config], *, silent: bool = True, **schedule: Any
+) -> list[Config]:
     """All four losses, two scenarios and two seeds."""
     return [
-        config(scenario, loss, seed, silent=True, **schedule)
-        for loss in LOSSES
+        config(scenario, loss, seed, silent=silent, **schedule)
+        for loss in SYMBOLS
         for scenario in ("1", "4")
         for seed in (0, 1)
     ]
@@ -118,7 +113,7 @@ def assert_equals_alone(configs: list[Config], tolerance: float) -> None:
         if tolerance < 1e-3:  # no output is so near to its threshold
             assert {**ours.history, "loss": 0} == {**alone.history, "loss": 0}
             assert {**ours.metrics, "loss": 0} == {**alone.metrics, "loss": 0}
-        start = build_network(ours.config, train.load_task(ours.config.data)).state_dict()
+        start = build_network(ours.config, ours.config.data.load()).state_dict()
         reached = training.ensemble.member(0)
         come = distance(reached, start)
         assert come > 1e-3

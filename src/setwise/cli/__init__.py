@@ -6,7 +6,7 @@ import os
 import sys
 
 import setwise
-from setwise.cli import bench, data, demo, doctor, plan, report, reproduce, rules, tables
+from setwise.cli import bench, data, demo, doctor, plan, report, reproduce, rules, tables, train
 from setwise.cli.errors import CommandError
 from setwise.cli.installed import for_this_installation
 from setwise.cli.interrupt import INTERRUPTED
@@ -14,8 +14,8 @@ from setwise.cli.options import Parser
 
 # Packages that come with an extra; each command says with which.
 OPTIONAL = (
-    *("PIL", "drjit", "kstar_planner", "matplotlib", "mitsuba", "rich", "safetensors", "sklearn"),
-    "tensorboard",
+    *("PIL", "drjit", "jinja2", "kstar_planner", "markupsafe", "matplotlib", "mitsuba", "rich"),
+    *("safetensors", "sklearn", "tensorboard"),
 )
 
 
@@ -35,7 +35,7 @@ def command_line() -> Parser:
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
     # In the order in which somebody new may want them.
-    for command in (demo, doctor, report, tables, reproduce, plan, rules, data, bench):
+    for command in (demo, doctor, report, tables, reproduce, train, plan, rules, data, bench):
         command.register(commands)
     return parser
 

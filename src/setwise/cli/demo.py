@@ -14,6 +14,8 @@ from setwise.cli.errors import CommandError
 from setwise.cli.interrupt import INTERRUPTED, interruptible
 from setwise.cli.options import SEEDS, require_folder, seed
 from setwise.experiments.recipes.demo import LOSSES
+from setwise.experiments.recipes.paper import SH
+from setwise.losses.table import LOSSES as KNOWN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from setwise.demo import Learned, Solved
 
 FOLDER, PAGE = Path("demo"), "index.html"
+_LINES = 10  # of progress, about so many where the output is no terminal
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -62,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
         options.output.mkdir(parents=True, exist_ok=True)
         learned = _learn(console, options.output, options.seed, saved)
         _say(console, "2 of 3: Fast Downward plans in the codes of the network that SH trained")
-        solved = solve(learned.spaces["SH"])
+        solved = solve(learned.spaces[SH])
         _say(console, "3 of 3: curves, states and the plan are drawn")
         write_page(page, learned, solved, program(), again)
         saved.unlink(missing_ok=True)  # not before: whatever fails above costs no training
@@ -84,20 +87,23 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _learn(console: Console, folder: Path, seed: int, saved: Path) -> Learned:
-    from setwise.cli.demo_watch import DemoWatcher
+    from setwise.cli.watch import ScoresView, Watcher
     from setwise.demo.learn import learn
 
     _say(console, "1 of 3: two networks learn to put sets out again, one with each loss")
     if saved.exists():
         _say(console, f"going on from {saved}")
-    with interruptible() as interrupt, DemoWatcher(console, interrupt) as watcher:
+    with (
+        interruptible() as interrupt,
+        Watcher(console, "  demo", ScoresView(), interrupt, lines=_LINES) as watcher,
+    ):
         return learn(folder, seed, watcher, interrupt)
 
 
 def summary(learned: Learned, solved: Solved, page: Path) -> str:
     """What happened, in five lines."""
     health, result, puzzle = solved.health, solved.result, solved.puzzle
-    rights = " and ".join(f"{learned.right(loss)} with {loss}" for loss in LOSSES)
+    rights = " and ".join(f"{learned.right(loss)} with {KNOWN[loss].symbol}" for loss in LOSSES)
     search = result.search
     effort = "" if search is None else f" in {search.seconds:.1f} s"
     ends = f"from {puzzle.describe(solved.init)} to {puzzle.describe(solved.goal)}"

@@ -12,7 +12,7 @@ from setwise.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from setwise.experiments.config import Config
-    from setwise.experiments.recipes import Recipe
+    from setwise.experiments.experiment import Experiment
     from setwise.experiments.recipes.own_facts import OwnFacts
 
 
@@ -70,14 +70,14 @@ def own_facts(options: argparse.Namespace) -> OwnFacts | None:
         raise CommandError(f"--facts: {error}") from error
 
 
-def on_facts(options: argparse.Namespace, recipe: Recipe) -> tuple[Recipe, OwnFacts | None]:
+def on_facts(options: argparse.Namespace, preset: Experiment) -> tuple[Experiment, OwnFacts | None]:
     """The preset on the facts that were given, which are announced; or as it is without them."""
     own = own_facts(options)
     if own is None:
         if options.clauses:
             raise CommandError("--clauses: is about facts of your own; give --facts FILE too")
-        return recipe, None
-    from setwise.experiments.recipes.own_facts import own_recipe
+        return preset, None
+    from setwise.experiments.recipes.own_facts import on_own_facts
 
     if options.clauses and not (options.clauses[0] >= 2 and options.clauses[1] >= 1):
         given = " ".join(map(str, options.clauses))
@@ -85,7 +85,7 @@ def on_facts(options: argparse.Namespace, recipe: Recipe) -> tuple[Recipe, OwnFa
     if options.table != "table4":
         raise CommandError(f"--facts: is for table4, which is about rules, not {options.table}")
     print(summary(own), file=sys.stderr)
-    return own_recipe(recipe, own, options.clauses), own
+    return on_own_facts(preset, own, options.clauses), own
 
 
 def require_clauses(own: OwnFacts, configs: Sequence[Config]) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
-from setwise.experiments.config import BlocksData, Config, Data
+from setwise.experiments.config import Config
+from setwise.experiments.tasks import BlocksData, DataConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +64,7 @@ def with_pictures(
     Where all that need the same pictures are ``done``, nothing is left to do with these: the
     configs are bound to the pictures they were done with then, wherever those are.
     """
-    bound: dict[Data, Data] = {}
+    bound: dict[DataConfig, DataConfig] = {}
     for data in dict.fromkeys(config.data for config in configs):
         bound[data] = data
         if isinstance(data, BlocksData):
@@ -76,9 +77,7 @@ def _done_with(
     data: BlocksData, configs: Sequence[Config], folder: Path, done: Collection[Config]
 ) -> BlocksData | None:
     """The data that all these configs were done with, if there are such and no pictures here."""
-    from setwise.experiments.blocks import archive_of
-
-    if archive_of(data, folder).exists():
+    if data.archive(folder).exists():
         return None
     known = {own.data.sha256 for own in done if isinstance(own.data, BlocksData)}
     for sha256 in sorted(known):
@@ -104,14 +103,12 @@ def settings_of(wanted: BlocksData | argparse.Namespace) -> Settings:
 
 
 def _drawn(data: BlocksData, folder: Path, console: Console) -> BlocksData:
-    from setwise.experiments.blocks import archive_of, with_archive
-
-    archive = archive_of(data, folder)
+    archive = data.archive(folder)
     if not archive.exists():
         console.print(f"drawing {data.states} pictures into {archive.parent}", highlight=False)
         draw_archive(settings_of(data), data.states, archive.parent, console)
     try:
-        return with_archive(data, folder)
+        return data.bound(folder)
     except ValueError as error:
         raise CommandError(str(error)) from error
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import positive, positive_whole, require_file, require_folder, seed
+from setwise.cli.user_file import run_file
 from setwise.files import write_text
 
 if TYPE_CHECKING:
-    from setwise.planning import LatentPlanner, Problem, Result
+    from setwise.planning import LatentPlanner, PlanningResult, Problem
     from setwise.planning.learned import LearnedSpace
 
+# The shortest way to a network of each of our own worlds; a user's has an experiment of its own.
 TRAIN = {
     "puzzle": "setwise reproduce table5 --preset quick, "
     "or setwise reproduce table1 --keep best for the whole 8-puzzle",
@@ -30,22 +32,19 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "plan",
         help="solve problems in the latent space of a network",
         description="Encodes all states of a world with a trained network, lets Fast Downward "
-        "search between two codes, decodes the plan and checks it.",
+        "search between two codes, decodes the plan, checks and draws it. The exit code is 0 if "
+        "every problem has a valid plan, 1 if one has not, and 2 if it could not be run.",
     )
-    domains = parser.add_subparsers(dest="domain", required=True)
-    for name, what in (("puzzle", "the sliding puzzle"), ("blocksworld", "the Blocksworld")):
-        domain = domains.add_parser(
-            name,
-            help=f"problems of {what}",
-            description=f"Solves problems of {what} and draws the plans. The exit code is 0 if "
-            "every problem has a valid plan, 1 if one has not, and 2 if it could not be run.",
-        )
-        _add_options(domain)
-        domain.set_defaults(run=_run, extra="planning")
+    parser.add_argument(
+        "name", metavar="NAME", help="the kind of world: puzzle, blocksworld, or that of --world"
+    )
+    _add_options(parser)
+    parser.set_defaults(run=_run, extra="planning")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    add("--world", type=Path, metavar="FILE", help="a Python file that defines a world of yours")
     add("--steps", type=int, default=7, help="of the random walk of a problem; default: 7")
     add("--seed", type=seed, default=0, help="of that walk; default: 0")
     add("--problem", type=Path, metavar="FILE", help="problems in JSON, instead of a random one")
@@ -69,22 +68,24 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     import PIL  # noqa: F401  found missing now, not after a minute of encoding
 
-    if options.domain == "puzzle":
-        import sklearn  # type: ignore[import-untyped]  # noqa: F401
-
-    from setwise.planning import LatentPlanner, encode_states, find_executable, latent_health
+    from setwise.planning import LatentPlanner, find_executable
     from setwise.planning.learned import open_space
     from setwise.planning.recorded import check_place
+    from setwise.worlds import WORLDS
 
+    if options.world:
+        run_file("--world", options.world)
     require_folder("--output", options.output)
     if options.record:
         require_folder("--record", options.record)
     if not options.heuristic.strip():
         raise CommandError("--heuristic: expected a name such as blind, got nothing")
     try:
+        WORLDS[options.name]  # an error lists those that there are
         find_executable(options.downward)
         space = open_space(_network(options), options.data)
         problems = _problems(options, space)
+        space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
             for problem in problems:
                 check_place(options.record / problem.name)
@@ -92,13 +93,14 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     config = space.config
     print(f"network    {space.path}")
-    trained = f"{config.loss}, seed {config.seed}, scenario {config.scenario} of {config.table}"
+    trained = (
+        f"{config.loss}, seed {config.seed}, scenario {config.scenario} of {config.experiment}"
+    )
     print(f"           {trained}")
-    codes = encode_states(space.model, space.domain, space.domain.configurations())
-    print(latent_health(space.model, space.domain, codes=codes))
-    with LatentPlanner(space.model, space.domain, encoding=options.encoding, codes=codes) as ready:
-        print(f"steps      {len(ready.graph.edges)} between codes, as {options.encoding}")
-        results = [_solve(options, space, ready, problem) for problem in problems]
+    with LatentPlanner(space.model, space.world, encoding=options.encoding) as planner:
+        print(planner.health())
+        print(f"steps      {len(planner.graph.edges)} between codes, as {options.encoding}")
+        results = [_solve(options, planner, problem) for problem in problems]
     _write(options.output / "plans.json", problems, results)
     if options.record:
         _record(options, space, problems, results)
@@ -110,33 +112,29 @@ def _network(options: argparse.Namespace) -> Path:
 
     if options.network:
         require_file("--network", options.network)
-    path: Path | None = options.network or choose_network(options.domain, options.runs)
+    path: Path | None = options.network or choose_network(options.name, options.runs)
     if path is None:
+        train = TRAIN.get(options.name, "setwise train FILE.py, an experiment over its states")
         raise CommandError(
-            f"--network: {options.runs} holds none of the {options.domain}; train one with "
-            f"{TRAIN[options.domain]}"
+            f"--network: {options.runs} holds none of the {options.name}; train one with {train}"
         )
     return path
 
 
 def _problems(options: argparse.Namespace, space: LearnedSpace) -> list[Problem]:
-    from setwise.planning import PuzzleDomain, read_problems
-    from setwise.planning.table5 import Scenario, problems_of
+    from setwise.planning import problems_for, read_problems
 
-    puzzle = isinstance(space.domain, PuzzleDomain)
-    if puzzle != (options.domain == "puzzle"):
-        raise CommandError(f"--network: {space.path} is a network of {space.domain.name}")
+    world = space.world
+    if world.kind != options.name:
+        raise CommandError(f"--network: {space.path} is a network of {world.name}")
     if options.problem:
-        return read_problems(options.problem.read_text(), space.domain, str(options.problem))
-    scenario = Scenario("puzzle" if puzzle else "blocks", options.steps, problems=1)
-    [problem] = problems_of(space.domain, scenario, options.seed)
-    return [replace(problem, name=f"{space.domain.name}-{options.steps}-seed{options.seed}")]
+        return read_problems(options.problem.read_text(), world, str(options.problem))
+    [problem] = problems_for(world, options.steps, 1, options.seed)
+    return [replace(problem, name=f"{world.name}-{options.steps}-seed{options.seed}")]
 
 
-def _solve(
-    options: argparse.Namespace, space: LearnedSpace, ready: LatentPlanner, problem: Problem
-) -> Result:
-    result = ready.solve(
+def _solve(options: argparse.Namespace, planner: LatentPlanner, problem: Problem) -> PlanningResult:
+    result = planner.solve(
         problem.init,
         problem.goal,
         heuristic=options.heuristic,
@@ -144,20 +142,20 @@ def _solve(
         memory_mb=options.memory_mb,
         executable=options.downward,
     )
-    domain = space.domain
+    world = planner.world
     print(f"\nproblem    {problem.name}")
     for end, objects in (("init", problem.init), ("goal", problem.goal)):
-        print(f"{end:<11}{domain.describe(domain.configuration_of(objects))}")
+        print(f"{end:<11}{world.describe(world.configuration_of(objects))}")
     print(f"outcome    {result.outcome}: {result.reason}{_effort(result)}")
     if result.report is not None and result.objects is not None:
         from setwise.planning.show import captions_of, write_pictures
 
-        for caption in captions_of(domain, result.report)[0][1:]:
+        for caption in captions_of(world, result.report)[0][1:]:
             number, _, said = caption.partition(": ")
             print(f"{number:>9}  {said}")
         print(f"checked    {result}")
         pictures = write_pictures(
-            space, result.objects, result.report, options.output, problem.name
+            world, result.objects, result.report, options.output, problem.name
         )
         for what, path in zip(("strip", "animation"), pictures, strict=True):
             print(f"{what:<11}{path}")
@@ -166,7 +164,7 @@ def _solve(
     return result
 
 
-def _effort(result: Result) -> str:
+def _effort(result: PlanningResult) -> str:
     search = result.search
     if search is None or search.expanded is None:
         return ""
@@ -178,7 +176,7 @@ def _record(
     options: argparse.Namespace,
     space: LearnedSpace,
     problems: list[Problem],
-    results: list[Result],
+    results: list[PlanningResult],
 ) -> None:
     """Last, and apart from the searches: what they found is written, whatever happens here."""
     from setwise.planning.show import record_plan
@@ -195,7 +193,7 @@ def _record(
         print(f"recorded   {folder}")
 
 
-def _write(path: Path, problems: list[Problem], results: list[Result]) -> None:
+def _write(path: Path, problems: list[Problem], results: list[PlanningResult]) -> None:
     """The results in one step: whole or not there."""
     found: list[dict[str, Any]] = [
         {"name": problem.name} | result.as_dict()

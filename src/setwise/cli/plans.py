@@ -9,17 +9,19 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from setwise.cli import training
 from setwise.cli.errors import CommandError
-from setwise.cli.interrupt import interruptible
+from setwise.cli.options import device_named
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
-from setwise.experiments.config import Config, Loss
-from setwise.experiments.recipes import table1, table5
+from setwise.experiments.config import Config
+from setwise.experiments.recipes import PLANNED, table1, table5
+from setwise.losses.table import LOSSES
 from setwise.report import tables
 
 if TYPE_CHECKING:
-    from setwise.experiments.train import Progress, Training
-    from setwise.planning import Result
+    from setwise.experiments.experiment import Experiment
+    from setwise.planning import PlanningResult
     from setwise.planning.table5 import Scenario
 
 TABLE = "table5"
@@ -28,22 +30,44 @@ PRESETS = ("paper", "quick")
 FOREIGN = ("facts", "relation", "rule", "symmetric", "clauses", "keep", "cost", "tensorboard")
 
 
-def run(options: argparse.Namespace, device: str) -> int:
+def run(options: argparse.Namespace) -> int:
     """The exit code is 0 once everything is recorded, whatever became of the problems."""
+    device = device_named(options.device)
+    training.require_folders(options)
+    try:
+        return _run(options, device)
+    except _StoppedError as how:
+        return training.stopped(options, str(how))
+    except KeyboardInterrupt:
+        return training.stopped(options, "what was planned is recorded")
+
+
+class _StoppedError(Exception):
+    """A training was stopped; the text says what is left of it."""
+
+
+def _run(options: argparse.Namespace, device: str) -> int:
     from setwise.planning import find_executable
     from setwise.planning.learned import open_space
-    from setwise.planning.table5 import Settings, described, finished, plan_network, unsolved
+    from setwise.planning.table5 import (
+        PlanningSettings,
+        described,
+        finished,
+        plan_network,
+        unsolved,
+    )
 
     _refuse(options)
-    table = TABLE if options.preset == "paper" else f"{TABLE}-{options.preset}"
-    scenarios, settings = _scenarios(options), Settings()
+    sheet = PLANNED[TABLE if options.preset == "paper" else f"{TABLE}-{options.preset}"]
+    table, scenarios, settings = sheet.name, _scenarios(options), PlanningSettings()
     try:
         find_executable()
-        found = tables.read_tables(options.results)
+        sheet.write(options.results)
+        recorded = tables.read_experiments(options.results)[table].records
         done = finished(table, scenarios, options.results, settings)
 
         def require_alike(configs: Sequence[Config]) -> None:
-            planned = [record["config"] for record in found.get(table, [])]
+            planned = [record["config"] for record in recorded]
             planned += [
                 described(table, config, scenario, settings)
                 for config in configs
@@ -57,7 +81,7 @@ def run(options: argparse.Namespace, device: str) -> int:
         raise CommandError(str(error)) from error
     for path, config in networks:
         missing = unsolved(table, config, scenarios, options.results, settings)
-        named = f"{config.loss}, seed {config.seed}"
+        named = f"{LOSSES[config.loss].symbol}, seed {config.seed}"
         print(f"{named}: {len(missing)} scenarios to plan with {path}", file=sys.stderr)
         try:
             space = open_space(path, options.data, device)
@@ -74,7 +98,7 @@ def run(options: argparse.Namespace, device: str) -> int:
                 named, scenario, number, result
             ),
         )
-    show(tables_console(), table, tables.read_tables(options.results)[table])
+    show(tables_console(), tables.read_experiments(options.results)[table])
     return 0
 
 
@@ -90,29 +114,13 @@ def _refuse(options: argparse.Namespace) -> None:
             f"{', '.join(foreign)}: not for {TABLE}, which plans with networks of the puzzle and "
             f"the Blocksworld, and keeps those that it trains"
         )
-    if not _losses(options):
-        raise CommandError(
-            f"--losses: {TABLE} plans with SH and A1H, got only {', '.join(options.losses)}"
-        )
-
-
-def _losses(options: argparse.Namespace) -> list[Loss]:
-    from setwise.planning.table5 import PLANNED_LOSSES
-
-    return [loss for loss in PLANNED_LOSSES if loss in options.losses]
 
 
 def _scenarios(options: argparse.Namespace) -> list[Scenario]:
     from setwise.planning.table5 import PAPER, QUICK
 
     known = PAPER if options.preset == "paper" else QUICK
-    unknown = [name for name in options.scenarios or () if name not in known]
-    if unknown:
-        raise CommandError(
-            f"--scenarios: {TABLE} with preset {options.preset} has no {', '.join(unknown)}; "
-            f"it has {', '.join(known)}"
-        )
-    return [known[name] for name in options.scenarios or known]
+    return [known[name] for name in training.chosen_scenarios(options, TABLE, known)]
 
 
 def _networks(
@@ -127,15 +135,13 @@ def _networks(
     They are trained first where they are not there; of Table 1, those that are. Before, the records
     must be of the same setting, for else these and new ones would be no table.
     """
-    losses = _losses(options)
+    losses = training.chosen_losses(options, table5.LOSSES)
     if options.preset == "quick":
-        seeds = options.seeds or range(table5.QUICK_SEEDS)
-        every = [table5.quick(loss, seed) for loss in losses for seed in seeds]
-        return _trained(options, every, device, done, require_alike)
-    seeds = options.seeds or range(table5.SEEDS)
+        return _trained(table5.QUICK_NETWORKS, losses, options, device, done, require_alike)
     found: list[tuple[Path, Config]] = []
-    if any(scenario.domain == "puzzle" for scenario in scenarios):
-        every = [table1.paper("4", loss, seed) for loss in losses for seed in seeds]
+    if any(scenario.world == "puzzle" for scenario in scenarios):
+        seeds = options.seeds or range(table5.SEEDS)
+        every = table1.PAPER.configs(seeds, ["4"], losses)
         wanted = _left(every, done)
         require_alike(wanted)
         kept = _kept(options.runs, wanted)
@@ -149,27 +155,26 @@ def _networks(
             )
         for which, command in told:
             print(f"left out, not kept: {which}; train with {command}", file=sys.stderr)
-    if any(scenario.domain == "blocks" for scenario in scenarios):
-        every = [table5.blocks(loss, seed) for loss in losses for seed in seeds]
-        found += _trained(options, every, device, done, require_alike)
+    if any(scenario.world == "blocksworld" for scenario in scenarios):
+        found += _trained(table5.NETWORKS, losses, options, device, done, require_alike)
     return found
 
 
 def _left(configs: Sequence[Config], done: Collection[Config]) -> list[Config]:
     """Without those that are done, which are named."""
-    ready = [f"{config.loss} {config.seed}" for config in configs if config in done]
+    ready = [f"{LOSSES[config.loss].symbol} {config.seed}" for config in configs if config in done]
     if ready:
-        named = f"already planned with networks of {configs[0].table}: {', '.join(ready)}"
+        named = f"already planned with networks of {configs[0].experiment}: {', '.join(ready)}"
         print(named, file=sys.stderr)
     return [config for config in configs if config not in done]
 
 
 def _kept(runs: Path, configs: Sequence[Config]) -> dict[Config, Path]:
     """Where the networks of these configs lie, for those that are kept."""
-    from setwise.planning.learned import kept_networks
+    from setwise.planning.learned import plannable_networks
 
-    folders = [runs / table for table in sorted({config.table for config in configs})]
-    return {config: path for path, config in kept_networks(folders) if config in configs}
+    folders = [runs / name for name in sorted({config.experiment for config in configs})]
+    return {config: path for path, config in plannable_networks(folders) if config in configs}
 
 
 def _how_to_train(options: argparse.Namespace, missing: Sequence[Config]) -> list[tuple[str, str]]:
@@ -177,12 +182,12 @@ def _how_to_train(options: argparse.Namespace, missing: Sequence[Config]) -> lis
 
     What is recorded is not trained again, hence records of their own where there are some.
     """
-    from setwise.experiments.reproduce import unfinished
+    from setwise.experiments.run import unfinished
 
-    together: dict[tuple[int, ...], list[Loss]] = {}
+    together: dict[tuple[int, ...], list[str]] = {}
     for loss in dict.fromkeys(config.loss for config in missing):
         seeds = tuple(config.seed for config in missing if config.loss == loss)
-        together.setdefault(seeds, []).append(loss)
+        together.setdefault(seeds, []).append(LOSSES[loss].symbol)
     rest = ["--runs", str(options.runs)] if options.runs != Path("runs") else []
     if len(unfinished(missing, options.results)) < len(missing):
         rest += ["--results", str(options.runs / "records")]
@@ -198,8 +203,9 @@ def _how_to_train(options: argparse.Namespace, missing: Sequence[Config]) -> lis
 
 
 def _trained(
+    networks: Experiment,
+    losses: Sequence[str],
     options: argparse.Namespace,
-    configs: list[Config],
     device: str,
     done: Collection[Config],
     require_alike: Callable[[Sequence[Config]], None],
@@ -207,48 +213,42 @@ def _trained(
     """Train the networks that are neither done nor kept; their records lie beside them."""
     from rich.console import Console
 
-    from setwise.experiments.reproduce import reproduce, unfinished
+    from setwise.experiments.run import unfinished
 
-    configs = _left(with_pictures(configs, options.data, Console(stderr=True), done), done)
+    console = Console(stderr=True)
+    every = networks.configs(options.seeds, losses=losses)
+    configs = _left(with_pictures(every, options.data, console, done), done)
     if not configs:
         return []
     require_alike(configs)
-    records = options.runs / configs[0].table
+    records = options.runs / networks.name
     kept = _kept(options.runs, configs)
     missing = [config for config in configs if config not in kept]
     untrained = unfinished(missing, records)
-    gone = [f"{c.loss}, seed {c.seed}" for c in missing if c not in untrained]
+    gone = [f"{LOSSES[c.loss].symbol}, seed {c.seed}" for c in missing if c not in untrained]
     if gone:
         raise CommandError(
-            f"--runs: {records / f'{configs[0].table}.jsonl'} says that networks were trained "
+            f"--runs: {records / f'{networks.name}.jsonl'} says that networks were trained "
             f"whose files are gone from there: {'; '.join(gone)}. Put them back, remove their "
             f"lines to train them again, or name another folder by --runs"
         )
-
-    def watch(training: Training, progress: Progress) -> None:
-        pairs = zip(training.configs, progress.score, strict=True)
-        scores = ", ".join(f"{config.loss} {config.seed}: {score:.3f}" for config, score in pairs)
-        reached = f"epoch {progress.epoch} of {progress.epochs}"
-        print(f"{configs[0].table}: {reached}, {progress.metric} {scores}", file=sys.stderr)
-
-    with interruptible() as interrupt:
-        reproduce(
-            missing,
-            device,
-            records,
-            options.runs,
-            commit=options.commit,
-            watch=watch,
-            keep=lambda results: {result.config.identity for result in results},
-            stop=interrupt,
-            data=options.data,
-            save_every=options.save_every,
-        )
+    networks.sheet.write(records)
+    beside = argparse.Namespace(**(vars(options) | {"results": records}))
+    found = training.train_missing(
+        networks.sheet,
+        missing,
+        beside,
+        device,
+        console,
+        keep=lambda results: {result.config.identity for result in results},
+    )
+    if isinstance(found, str):
+        raise _StoppedError(f"the training is {found}")
     kept = _kept(options.runs, configs)
     return [(kept[config], config) for config in configs]
 
 
-def _say(named: str, scenario: Scenario, number: int, result: Result) -> None:
+def _say(named: str, scenario: Scenario, number: int, result: PlanningResult) -> None:
     from setwise.planning.failures import failure_of
 
     failure = failure_of(result)

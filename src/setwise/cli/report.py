@@ -14,7 +14,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "report",
-        help="one HTML page of everything that is recorded, beside the paper",
+        help="one HTML page of everything that is recorded",
         description="Writes one file that needs no network, no server and no other file.",
     )
     add = parser.add_argument
@@ -29,7 +29,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--results",
         type=Path,
         metavar="DIR",
-        help=f"records of runs, reconstructions and plans; default: {RESULTS}",
+        help=f"experiments, reconstructions and plans; default: {RESULTS}",
     )
     add(
         "--benchmarks",

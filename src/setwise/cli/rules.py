@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from setwise.cli.errors import CommandError
 from setwise.cli.facts import add_facts, own_facts, summary
 from setwise.cli.options import require_file
-from setwise.experiments.config import RulesData
+from setwise.experiments.tasks import RulesData
+from setwise.losses.table import LOSSES
 
 if TYPE_CHECKING:
     from setwise.experiments.ask import Answer
@@ -55,13 +56,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _ask(options: argparse.Namespace) -> int:
     from setwise.experiments.ask import RuleNetwork
-    from setwise.experiments.kept import kept_network
+    from setwise.experiments.kept import kept_rule_learner
 
     named = options.network
     if named:
         require_file("--network", named)
     try:
-        kept = kept_network(named, options.results) if named else _best(options)
+        kept = kept_rule_learner(named, options.results) if named else _best(options)
         answer = RuleNetwork.load(kept.path, options.facts).ask(options.head)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
@@ -74,10 +75,10 @@ def _ask(options: argparse.Namespace) -> int:
 
 def _best(options: argparse.Namespace) -> Kept:
     """The network to ask where none is named."""
-    from setwise.experiments.kept import asked_predicate, kept_networks
+    from setwise.experiments.kept import asked_predicate, kept_rule_learners
 
     predicate = asked_predicate(options.head, options.facts)
-    kept = kept_networks(options.runs, options.results, options.facts)
+    kept = kept_rule_learners(options.runs, options.results, options.facts)
     for network in kept:
         if network.predicate == predicate:
             return network
@@ -91,7 +92,7 @@ def _best(options: argparse.Namespace) -> Kept:
 
 def _training(options: argparse.Namespace, predicate: str) -> list[str]:
     """The command that trains the network that is missing."""
-    from setwise.experiments import store
+    from setwise.experiments import records
     from setwise.experiments.kept import fastest_scenarios
 
     command = ["setwise", "reproduce", "table4", "--losses", "SH", "--seeds", "0", "--keep", "best"]
@@ -101,13 +102,13 @@ def _training(options: argparse.Namespace, predicate: str) -> list[str]:
     scenarios = fastest_scenarios()
     if not steps or int(steps[0]) not in scenarios:
         return [*command, "--preset", "quick", "--rule", f"{predicate}(...) :- ..."]
-    preset, config = scenarios[int(steps[0])]
+    preset, config, data = scenarios[int(steps[0])]
     command += ["--preset", preset]
     if options.facts:
-        return [*command, "--scenarios", f"{predicate}-{config.data.train}-random"]
+        return [*command, "--scenarios", f"{predicate}-{data.train}-random"]
     command += ["--scenarios", config.scenario]
-    recorded = store.read(options.results / f"{config.table}.jsonl")
-    if any((r["loss"], r["scenario"]) == ("SH", config.scenario) for r in recorded):
+    recorded = records.read(options.results / f"{config.experiment}.jsonl")
+    if any((r["loss"], r["scenario"]) == (config.loss, config.scenario) for r in recorded):
         # What is recorded is not trained again, and published records are not added to.
         command += ["--results", str(options.runs / "records")]
     return command
@@ -126,7 +127,8 @@ def _lines(answer: Answer, kept: Kept) -> list[str]:
     config = kept.config
     rate = "" if kept.heldout is None else f"; {kept.heldout:.2f} of the held-out clauses right"
     lines.append(
-        f"asked: {kept.path} ({config.table}, {config.scenario}, {config.loss}, "
+        f"asked: {kept.path} ({config.experiment}, {config.scenario}, "
+        f"{LOSSES[config.loss].symbol}, "
         f"seed {config.seed}{rate})"
     )
     return lines
@@ -163,7 +165,7 @@ def _as_json(answer: Answer, kept: Kept) -> dict[str, Any]:
         "obstacle": answer.obstacle,
         "network": {
             "file": str(kept.path),
-            "table": config.table,
+            "experiment": config.experiment,
             "scenario": config.scenario,
             "loss": config.loss,
             "seed": config.seed,
@@ -174,12 +176,11 @@ def _as_json(answer: Answer, kept: Kept) -> dict[str, Any]:
 
 def _count(options: argparse.Namespace) -> int:
     from setwise.data.countries import PAPER_CLAUSES
-    from setwise.experiments.clauses import encoding_of
 
     own = own_facts(options)
     rows: list[dict[str, Any]] = []
     for n, paper in PAPER_CLAUSES.items():
-        encoding = own.encoding(n) if own else encoding_of(RulesData(n=n))
+        encoding = own.encoding(n) if own else RulesData(n=n).encoding()
         clauses = len(encoding.rule.ground(encoding.kb))
         # The paper counts over countries alone.
         known = None if own else paper

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
 from setwise.experiments.config import Config
-from setwise.experiments.train import Progress, Training
+from setwise.experiments.train import TrainingProgress
+from setwise.losses.table import LOSSES
 
 
 class Logs:
-    """Writes the loss and the score of each run to ``folder/<table>/<scenario>-<loss>-<seed>``.
+    """Writes the loss and the score of each run to a folder below the given one.
+
+    It is named ``<experiment>/<scenario>-<loss>-<seed>``.
 
     Call it at every evaluation.
     """
@@ -21,13 +25,13 @@ class Logs:
         self._folder = folder
         self._writers: dict[str, Any] = {}
 
-    def __call__(self, training: Training, progress: Progress) -> None:
+    def __call__(self, configs: Sequence[Config], progress: TrainingProgress) -> None:
         curves = {
             "loss": progress.losses,
             progress.metric: progress.score,
             "heldout": progress.heldout,
         }
-        for k, config in enumerate(training.configs):
+        for k, config in enumerate(configs):
             writer = self._writer(config)
             for name, values in curves.items():
                 writer.add_scalar(name, values[k], progress.epoch)
@@ -42,6 +46,6 @@ class Logs:
 
     def _writer(self, config: Config) -> Any:
         if config.identity not in self._writers:
-            name = f"{config.scenario}-{config.loss}-{config.seed}"
-            self._writers[config.identity] = SummaryWriter(self._folder / config.table / name)
+            name = f"{config.scenario}-{LOSSES[config.loss].symbol}-{config.seed}"
+            self._writers[config.identity] = SummaryWriter(self._folder / config.experiment / name)
         return self._writers[config.identity]

@@ -1,4 +1,4 @@
-"""A training as it goes: a table in a terminal, one line an evaluation elsewhere."""
+"""A training as it goes: a table in a terminal, some lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,38 +16,47 @@ from rich.table import Table
 from rich.text import Text
 
 from setwise.cli.interrupt import Interrupt
-from setwise.experiments.config import LOSSES, Config
-from setwise.experiments.train import Progress, Training
-from setwise.report.paper import PaperTable, paper_table
-from setwise.report.tables import HELDOUT
+from setwise.experiments.config import Config
+from setwise.experiments.experiment import Sheet
+from setwise.experiments.train import TrainingProgress
+from setwise.losses.table import LOSSES
+
+HELDOUT = "heldout"
 
 
-@dataclass(frozen=True)
-class LossSummary:
-    """How the runs of one loss stand."""
+class View(Protocol):
+    """What to show of the runs of an ensemble."""
 
-    loss: str
-    mean_loss: float
-    # For each scenario the number of the best run and of the median one.
-    score: dict[str, tuple[float, float]]
-    decimals: int = 2
+    def line(self, configs: Sequence[Config], progress: TrainingProgress) -> str:
+        """In one line, where there is no terminal."""
+
+    def table(self, configs: Sequence[Config], progress: TrainingProgress) -> RenderableType:
+        """In a terminal."""
 
 
 class Watcher:
     """Shows the progress of ensembles that are trained one after the other.
 
-    Use it as a context, and call it at every evaluation.
+    Use it as a context, and call it at every evaluation. ``lines`` is about how many are printed
+    of an ensemble where there is no terminal; by default one an evaluation.
     """
 
-    def __init__(self, console: Console, table: str, ensembles: int, interrupt: Interrupt) -> None:
-        self._console = console
-        self._table, self._ensembles = table, ensembles
-        self._paper = paper_table(table)
-        self._interrupt = interrupt
+    def __init__(
+        self,
+        console: Console,
+        name: str,
+        view: View,
+        interrupt: Interrupt,
+        *,
+        ensembles: int = 1,
+        lines: int | None = None,
+    ) -> None:
+        self._console, self._name, self._view = console, name, view
+        self._interrupt, self._ensembles, self._lines = interrupt, ensembles, lines
         # Read by the thread that refreshes the terminal, hence set in one step. The training
         # itself is not held on to, nor is its memory.
-        self._latest: tuple[Sequence[Config], Progress] | None = None
-        self._begun = 0
+        self._latest: tuple[Sequence[Config], TrainingProgress] | None = None
+        self._begun = self._printed = 0
         self._since = time.perf_counter()
         self._live = Live(
             console=console, refresh_per_second=2, get_renderable=self._render, transient=True
@@ -60,34 +70,37 @@ class Watcher:
     def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def __call__(self, training: Training, progress: Progress) -> None:
-        if self._latest is None or training.configs is not self._latest[0]:
+    def __call__(self, configs: Sequence[Config], progress: TrainingProgress) -> None:
+        if self._latest is None or configs is not self._latest[0]:
             self._begun += 1
+            self._printed = 0
         self._since = time.perf_counter()
-        self._latest = training.configs, progress
-        if not self._console.is_terminal:
-            summaries = summarise(*self._latest, self._paper)
-            line = f"{self._header(progress, 0.0)} | {' | '.join(map(in_a_line, summaries))}"
+        self._latest = configs, progress
+        if self._console.is_terminal:
+            return
+        due = progress.epoch * (self._lines or progress.epochs) // progress.epochs
+        if due > self._printed:
+            self._printed = due
+            line = f"{self._header(progress, 0.0)} | {self._view.line(configs, progress)}"
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
-    def _header(self, progress: Progress, waited: float) -> str:
+    def _header(self, progress: TrainingProgress, waited: float) -> str:
         which = f" ({self._begun} of {self._ensembles})" if self._ensembles > 1 else ""
         left = max(0.0, progress.seconds_left - waited)
         return (
-            f"{self._table}{which}: epoch {progress.epoch} of {progress.epochs}, "
+            f"{self._name}{which}: epoch {progress.epoch} of {progress.epochs}, "
             f"{clock(progress.seconds + waited)} gone, {clock(left)} left"
         )
 
     def _render(self) -> RenderableType:
         waited = time.perf_counter() - self._since
         if self._latest is None:
-            return self._with_note(Text(f"{self._table}: first epochs, {clock(waited)} gone"))
+            return self._with_note(Text(f"{self._name}: first epochs, {clock(waited)} gone"))
         configs, progress = self._latest
-        summaries = summarise(configs, progress, self._paper)
         header = Table.grid(padding=(0, 1))
         bar = ProgressBar(progress.epochs, progress.epoch, width=20)
         header.add_row(bar, Text(self._header(progress, waited)))
-        return self._with_note(header, as_table(summaries, _measured(progress, self._paper)))
+        return self._with_note(header, self._view.table(configs, progress))
 
     def _with_note(self, *parts: RenderableType) -> Group:
         if not self._interrupt.pressed:
@@ -95,30 +108,77 @@ class Watcher:
         return Group(*parts, Text("stopping after this epoch; Ctrl-C again to stop at once"))
 
 
-def summarise(
-    configs: Sequence[Config], progress: Progress, paper: PaperTable
-) -> list[LossSummary]:
-    """One for each loss, in the order of the paper; of all examples or of the held-out ones."""
-    losses: dict[str, list[float]] = defaultdict(list)
-    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    found = progress.heldout if paper.metric == HELDOUT else progress.score
-    for config, loss, score in zip(configs, progress.losses, found, strict=True):
-        losses[config.loss].append(loss)
-        scores[config.loss][config.scenario].append(score)
-    return [
-        LossSummary(
-            loss,
-            fmean(losses[loss]),
-            {name: (paper.best_first(of)[0], median(of)) for name, of in scores[loss].items()},
-            decimals=2 if paper.better == "higher" else 3,  # errors are small numbers
-        )
-        for loss in LOSSES
-        if loss in losses
-    ]
+@dataclass(frozen=True)
+class LossSummary:
+    """How the runs of one loss stand."""
+
+    symbol: str
+    mean_loss: float
+    # For each scenario the number of the best run and of the median one.
+    score: dict[str, tuple[float, float]]
+    decimals: int = 2
 
 
-def _measured(progress: Progress, paper: PaperTable) -> str:
-    return "held out" if paper.metric == HELDOUT else progress.metric
+class CellsView:
+    """Losses as rows, scenarios as columns: the best run and the median of the seeds."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheet = sheet
+
+    def line(self, configs: Sequence[Config], progress: TrainingProgress) -> str:
+        return " | ".join(map(in_a_line, self.summaries(configs, progress)))
+
+    def table(self, configs: Sequence[Config], progress: TrainingProgress) -> RenderableType:
+        summaries = self.summaries(configs, progress)
+        names = sorted({name for summary in summaries for name in summary.score})
+        what = "held out" if self._sheet.metric == HELDOUT else progress.metric
+        table = Table(caption=f"{what}: best and median of the seeds", caption_justify="left")
+        table.add_column("")
+        table.add_column("mean loss", justify="right")
+        for name in names:
+            table.add_column(name, justify="right")
+        for summary in summaries:
+            cells = [_pair(summary, name) if name in summary.score else "" for name in names]
+            table.add_row(summary.symbol, f"{summary.mean_loss:.3g}", *cells)
+        return table
+
+    def summaries(self, configs: Sequence[Config], progress: TrainingProgress) -> list[LossSummary]:
+        """One for each loss, in the order of the sheet; of all examples or the held-out ones."""
+        sheet = self._sheet
+        losses: dict[str, list[float]] = defaultdict(list)
+        scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        found = progress.heldout if sheet.metric == HELDOUT else progress.score
+        for config, loss, score in zip(configs, progress.losses, found, strict=True):
+            losses[config.loss].append(loss)
+            scores[config.loss][config.scenario].append(score)
+        return [
+            LossSummary(
+                style.symbol,
+                fmean(losses[loss]),
+                {name: (sheet.best_first(of)[0], median(of)) for name, of in scores[loss].items()},
+                decimals=2 if sheet.better == "higher" else 3,  # errors are small numbers
+            )
+            for loss, style in sheet.losses.items()
+            if loss in losses
+        ]
+
+
+class ScoresView:
+    """A bar for each network: the share of the examples that it gets right."""
+
+    def line(self, configs: Sequence[Config], progress: TrainingProgress) -> str:
+        pairs = zip(configs, progress.score, strict=True)
+        scores = [f"{LOSSES[config.loss].symbol} {score:.2f}" for config, score in pairs]
+        return f"states right: {', '.join(scores)}"
+
+    def table(self, configs: Sequence[Config], progress: TrainingProgress) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        rows = sorted(zip(configs, progress.score, strict=True), key=lambda row: -row[1])
+        for config, score in rows:
+            loss = LOSSES[config.loss]
+            bar = ProgressBar(1.0, score, width=30, complete_style="cyan")
+            table.add_row(f"  {loss.symbol}, {loss.label}", bar, f"{score:.2f} of the states right")
+        return table
 
 
 def in_a_line(summary: LossSummary) -> str:
@@ -128,21 +188,7 @@ def in_a_line(summary: LossSummary) -> str:
     'SH 0.432 [1: 0.99 0.97, 2: 1.00 0.50]'
     """
     cells = ", ".join(f"{name}: {_pair(summary, name)}" for name in summary.score)
-    return f"{summary.loss} {summary.mean_loss:.3g} [{cells}]"
-
-
-def as_table(summaries: Sequence[LossSummary], what: str) -> Table:
-    """Losses as rows, scenarios as columns."""
-    names = sorted({name for summary in summaries for name in summary.score})
-    table = Table(caption=f"{what}: best and median of the seeds", caption_justify="left")
-    table.add_column("")
-    table.add_column("mean loss", justify="right")
-    for name in names:
-        table.add_column(name, justify="right")
-    for summary in summaries:
-        cells = [_pair(summary, name) if name in summary.score else "" for name in names]
-        table.add_row(summary.loss, f"{summary.mean_loss:.3g}", *cells)
-    return table
+    return f"{summary.symbol} {summary.mean_loss:.3g} [{cells}]"
 
 
 def _pair(summary: LossSummary, scenario: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from setwise.features import Categorical, Features
+from setwise.features import Features
 
 
 class LookAndPlace:
     """Choices among classes are the coordinates of a place, all other features are the look.
 
-    >>> from setwise.features import Bernoulli
+    >>> from setwise.features import Bernoulli, Categorical
     >>> parts = LookAndPlace(Features(Bernoulli(1), Categorical(3)))
     >>> element = torch.tensor([0.9, 0.0, 0.0, 1.0])
     >>> parts.look(element), parts.place(element)
@@ -22,7 +22,7 @@ class LookAndPlace:
     """
 
     def __init__(self, features: Features) -> None:
-        is_choice = [isinstance(block, Categorical) for block in features.blocks]
+        is_choice = [block.is_choice for block in features.blocks]
         if all(is_choice) or not any(is_choice):
             raise ValueError(
                 f"features: expected some that say how an element looks and some choices among "
@@ -39,5 +39,5 @@ class LookAndPlace:
     def place(self, elements: Tensor) -> Tensor:
         """The places [*, Q] of elements [*, F]: the number of the class each coordinate chooses."""
         parts = zip(self.features.blocks, self.features.split(elements), strict=True)
-        chosen = [part.argmax(-1) for block, part in parts if isinstance(block, Categorical)]
+        chosen = [part.argmax(-1) for block, part in parts if block.is_choice]
         return torch.stack(chosen, dim=-1).float()

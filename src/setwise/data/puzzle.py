@@ -107,7 +107,7 @@ class SlidingPuzzle:
             later += later >= tiles[..., cell, None]
         return tiles
 
-    def configurations(self) -> Tensor:
+    def states(self) -> Tensor:
         """All configurations [C!, C], each at the index of its rank."""
         if self.cells > _MOST_CELLS_LISTED:
             raise ValueError(
@@ -122,7 +122,7 @@ class SlidingPuzzle:
         >>> SlidingPuzzle(2, 2).transitions()[:4].tolist()
         [[0, 14], [0, 6], [1, 20], [1, 7]]
         """
-        after, legal = self.successors(self.configurations())
+        after, legal = self.successors(self.states())
         before = legal.nonzero()[:, 0]  # an index among all configurations is a rank
         return torch.stack([before, self.rank(after[legal])], dim=-1)
 

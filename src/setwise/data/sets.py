@@ -11,12 +11,13 @@ mask for the losses, which then ignore the filling.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import overload
 
 import torch
 from torch import Tensor
 
-from setwise.features import Bernoulli, Categorical, Features
+from setwise.features import Bernoulli, Features
 
 
 def pad_sets(
@@ -25,9 +26,10 @@ def pad_sets(
     """Fill every set [n, F] up to ``size`` with distinct dummies: a tensor [B, size, F + 1].
 
     The last feature is 0 for real elements and 1 for dummies. The features of the k-th dummy of a
-    set spell out k in binary over F binary features; where ``features`` has categorical blocks, a
-    block of ``w`` classes is a digit of base ``w`` instead and every dummy is a proper element.
-    ``size`` defaults to that of the largest set. `unpad_sets` is the inverse.
+    set spell out k, in binary over F binary features. With ``features`` every block spells as its
+    family does, and every dummy is a proper element: a choice among ``w`` classes is a digit of
+    base ``w``, a count a decimal digit, an angle one of 4 directions; Gaussian features spell
+    nothing. ``size`` defaults to that of the largest set. `unpad_sets` is the inverse.
 
     >>> pad_sets([torch.ones(1, 2), torch.ones(3, 2)])[0]
     tensor([[1., 1., 0.],
@@ -174,28 +176,16 @@ def _check_sets(sets: Sequence[Tensor], size: int | None) -> tuple[int, int]:
 
 def _dummies(count: int, features: Features) -> Tensor:
     """``count`` distinct elements, the k-th spelling k with the blocks as digits."""
-    bases: list[int] = []
-    for block in features.blocks:
-        if isinstance(block, Bernoulli):
-            bases += [2] * block.width
-        else:
-            bases += [block.width if isinstance(block, Categorical) else 1]
+    bases = [block.dummy_digits for block in features.blocks]
     rest = torch.arange(count)
-    digits: list[Tensor] = []
-    for base in reversed(bases):  # the last digit changes fastest, as in 000, 001, 010
-        digits.insert(0, rest % base)
+    digits = torch.empty(count, sum(map(len, bases)), dtype=torch.long)
+    for place, base in reversed(list(enumerate(chain(*bases)))):
+        digits[:, place] = rest % base  # the last digit changes fastest, as in 000, 001, 010
         rest = rest // base
     if bool((rest > 0).any()):
         raise ValueError(
             f"size: {count} dummies are needed, but {features} can tell fewer of them apart; "
             f"choose a smaller size"
         )
-    columns: list[Tensor] = []
-    for block in features.blocks:
-        if isinstance(block, Bernoulli):
-            columns.append(torch.stack([digits.pop(0) for _ in range(block.width)], dim=-1))
-            continue
-        digit = digits.pop(0).unsqueeze(-1)
-        is_class = torch.arange(block.width) == digit
-        columns.append(is_class if isinstance(block, Categorical) else torch.zeros_like(is_class))
-    return torch.cat([column.float() for column in columns], dim=-1)
+    parts = zip(features.blocks, digits.split([len(base) for base in bases], dim=-1), strict=True)
+    return torch.cat([block.dummies(part) for block, part in parts], dim=-1)

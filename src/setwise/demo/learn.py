@@ -11,30 +11,32 @@ from typing import Any
 import torch
 
 from setwise import environment
-from setwise.experiments.config import Config, Loss
+from setwise.experiments.config import Config
 from setwise.experiments.recipes import demo
-from setwise.experiments.reproduce import ensemble_identity, save_network
-from setwise.experiments.train import Progress, Result, Training
+from setwise.experiments.recipes.paper import SH
+from setwise.experiments.run import ensemble_identity
+from setwise.experiments.saved_networks import save_network
+from setwise.experiments.train import RunResult, Training, TrainingProgress
 from setwise.planning.learned import LearnedSpace, open_space
 
-Watch = Callable[[Sequence[Config], Progress], None]
+Watch = Callable[[Sequence[Config], TrainingProgress], None]
 
 
 @dataclass(frozen=True)
 class Learned:
     """What became of each loss."""
 
-    results: dict[Loss, Result]
-    spaces: dict[Loss, LearnedSpace]
+    results: dict[str, RunResult]
+    spaces: dict[str, LearnedSpace]
     seconds: float
     environment: dict[str, Any]
 
     @property
     def states(self) -> int:
         """How many there are, all of them trained on."""
-        return len(self.spaces["SH"].domain.configurations())
+        return len(self.spaces[SH].world.states())
 
-    def right(self, loss: Loss) -> int:
+    def right(self, loss: str) -> int:
         """How many states are put out again, with nothing missing and nothing else."""
         return round(self.results[loss].metrics["exact"] * self.states)
 

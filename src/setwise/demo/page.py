@@ -12,19 +12,17 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from setwise.demo.learn import Learned
 from setwise.demo.solve import Solved
-from setwise.experiments.config import Loss
 from setwise.experiments.recipes.demo import LOSSES
 from setwise.files import write_text
-from setwise.planning.pictures import Pictures
+from setwise.losses.table import find_loss
 from setwise.planning.show import captions_of
-from setwise.planning.tiles import draw_states
 from setwise.report.page.pieces import (
-    Html,
-    Points,
+    Curve,
+    Markup,
     Section,
     command,
     curves,
@@ -37,7 +35,7 @@ from setwise.report.page.pieces import (
     trio,
 )
 from setwise.report.page.provenance import provenance, source_of
-from setwise.report.paper import LOSS_NAMES
+from setwise.worlds.drawing import Pictures
 
 TITLE = "A network that learned sets, and a planner that uses it"
 INTRODUCTION = (
@@ -46,6 +44,9 @@ INTRODUCTION = (
     "objects in a new random order every time. The cross entropy that everybody knows, H, minds "
     "the order; set cross entropy, SH, does not."
 )
+# Set cross entropy, and the symbols of both losses.
+OURS = LOSSES[0]
+SYMBOLS = {loss: find_loss(loss).symbol for loss in LOSSES}
 _SHOWN = 6  # states whose reconstructions are drawn
 
 
@@ -65,12 +66,12 @@ def demo_page(learned: Learned, solved: Solved, program: str, typed: str) -> str
     return page(TITLE, INTRODUCTION, sections)
 
 
-def _learning(learned: Learned) -> Html:
+def _learning(learned: Learned) -> Markup:
     states = learned.states
     rows = [
         [
-            f"{loss}, {LOSS_NAMES[loss]}",
-            "in any order" if loss == "SH" else "in the order of the target",
+            f"{SYMBOLS[loss]}, {find_loss(loss).label}",
+            "in any order" if loss == OURS else "in the order of the target",
             f"{learned.right(loss)} of {states}",
             f"{learned.results[loss].metrics['loss']:.2f}",
         ]
@@ -91,7 +92,7 @@ def _learning(learned: Learned) -> Html:
                         _history(learned, "success"),
                         "epoch",
                         "share of all states",
-                        y_range=(0.0, 1.0),
+                        shares=True,
                     ),
                     curves(
                         "The loss that each minimises",
@@ -102,7 +103,7 @@ def _learning(learned: Learned) -> Html:
                 ]
             ),
             table(
-                f"After {learned.results['SH'].config.schedule.epochs} epochs",
+                f"After {learned.results[OURS].config.schedule.epochs} epochs",
                 ["loss", "outputs are judged", "states that come back whole", "loss"],
                 rows,
                 cards=True,
@@ -111,19 +112,24 @@ def _learning(learned: Learned) -> Html:
     )
 
 
-def _history(learned: Learned, metric: str) -> dict[str, Points]:
+def _history(learned: Learned, metric: str) -> list[Curve]:
     """For each loss, the metric at every evaluation."""
-    histories = {str(loss): learned.results[loss].history for loss in LOSSES}
-    return {
-        loss: list(zip(history["epoch"], history[metric], strict=True))
+    histories = {loss: learned.results[loss].history for loss in LOSSES}
+    return [
+        Curve(
+            SYMBOLS[loss],
+            find_loss(loss).colour,
+            list(zip(history["epoch"], history[metric], strict=True)),
+        )
         for loss, history in histories.items()
-    }
+    ]
 
 
-def _reconstructions(learned: Learned, solved: Solved) -> Html:
+def _reconstructions(learned: Learned, solved: Solved) -> Markup:
     puzzle = solved.puzzle
     configurations = puzzle.sample(_SHOWN, seed=0)
-    outputs = {loss: _outputs(learned, loss, puzzle.objects(configurations)) for loss in LOSSES}
+    objects = puzzle.objects(configurations)
+    outputs = {loss: _outputs(learned.spaces[loss].model, objects) for loss in LOSSES}
     figures = []
     for number, configuration in enumerate(configurations):
         alt = f"input, {puzzle.describe(configuration)}"
@@ -133,22 +139,24 @@ def _reconstructions(learned: Learned, solved: Solved) -> Html:
             output = outputs[loss][number]
             right = bool(puzzle.recovers(output[None], configuration[None]))
             verdict = "right" if right else "wrong"
-            verdicts.append(f"{loss} {verdict}")
-            row.append((_drawn(solved, puzzle.read(output)), f"output of {loss}, {verdict}"))
+            verdicts.append(f"{SYMBOLS[loss]} {verdict}")
+            alt = f"output of {SYMBOLS[loss]}, {verdict}"
+            row.append((_drawn(solved, puzzle.read(output)), alt))
         caption = f"State {number + 1}: {', '.join(verdicts)}"
-        figures.append(trio(caption, ["input", *(f"output of {loss}" for loss in LOSSES)], [row]))
+        names = ["input", *(f"output of {symbol}" for symbol in SYMBOLS.values())]
+        figures.append(trio(caption, names, [row]))
     drawn = (
         "Outputs are drawn as they are: objects on the same cell share its room, an object that "
         "occurs twice has a red edge, and a cell that no object claims is hatched."
     )
     different = ", ".join(
-        f"{loss} {len(puzzle.read(outputs[loss]).unique(dim=0))}" for loss in LOSSES
+        f"{SYMBOLS[loss]} {len(puzzle.read(outputs[loss]).unique(dim=0))}" for loss in LOSSES
     )
     counted = f"Different outputs for these {len(figures)} states: {different}."
     return joined([paragraph(drawn), paragraph(counted), gallery(figures)])
 
 
-def _plan(solved: Solved) -> Html:
+def _plan(solved: Solved) -> Markup:
     puzzle, result, health = solved.puzzle, solved.result, solved.health
     said = (
         f"The network trained with SH turns each of the {health.states} states into "
@@ -163,7 +171,7 @@ def _plan(solved: Solved) -> Html:
         failed = f"There is no plan. {result.outcome}: {result.reason}."
         return joined([*parts, paragraph(failed)])
     captions, _ = captions_of(puzzle, result.report)
-    pictures = [_png(picture, enlarged=2) for picture in draw_states(puzzle, result.objects)]
+    pictures = [_png(picture, enlarged=2) for picture in puzzle.draw(result.objects)]
     name = f"The plan, {result.report.length} steps"
     checked = "Checked by the rules of the puzzle alone, which know of no network: "
     verdict, *faults = str(result).splitlines()
@@ -173,13 +181,13 @@ def _plan(solved: Solved) -> Html:
     return joined(parts)
 
 
-def _going_on(learned: Learned, program: str, typed: str) -> Html:
-    network = shlex.quote(str(learned.spaces["SH"].path))
+def _going_on(learned: Learned, program: str, typed: str) -> Markup:
+    network = shlex.quote(str(learned.spaces[OURS].path))
     commands = {
         "Other problems for the same network:": f"plan puzzle --network {network} --steps 14",
         "The first table of the paper at small size, all four losses:": "reproduce table1 "
         "--preset quick",
-        "Every number of the paper beside ours, as a page:": "report",
+        "Everything that is recorded, as a page:": "report",
         "What else works on this machine, and what adds the rest:": "doctor",
     }
     record = {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -189,14 +197,14 @@ def _going_on(learned: Learned, program: str, typed: str) -> Html:
     return joined([*shown, provenance([typed], [source])])
 
 
-def _outputs(learned: Learned, loss: Loss, sets: Tensor) -> Tensor:
+def _outputs(model: nn.Module, sets: Tensor) -> Tensor:
     with torch.no_grad():
-        return learned.spaces[loss].model(sets)
+        return model(sets)
 
 
 def _drawn(solved: Solved, objects: Tensor) -> bytes:
     """One set of objects [C, F]."""
-    return _png(draw_states(solved.puzzle, objects[None])[0])
+    return _png(solved.puzzle.draw(objects[None])[0])
 
 
 def _png(picture: Pictures, enlarged: int = 1) -> bytes:

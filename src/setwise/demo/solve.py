@@ -1,6 +1,6 @@
-"""The hardest problem of the puzzle, solved in the codes of a network.
+"""The hardest problem of a world, solved in the codes of a network.
 
-Legend: C cells, n states of one level.
+Legend: C numbers of a configuration, n states of one level.
 """
 
 from __future__ import annotations
@@ -10,55 +10,51 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from setwise.planning import (
-    LatentHealth,
-    LatentPlanner,
-    PuzzleDomain,
-    Result,
-    encode_states,
-    latent_health,
-)
+from setwise.planning import LatentHealth, LatentPlanner, PlanningResult
 from setwise.planning.learned import LearnedSpace
+from setwise.worlds import World
 
 
 @dataclass(frozen=True)
 class Solved:
     """A problem, what was found for it, and what the codes are worth."""
 
-    puzzle: PuzzleDomain
+    puzzle: World
     init: Tensor  # configurations [C]
     goal: Tensor
     health: LatentHealth
-    result: Result
+    result: PlanningResult
 
 
 def solve(space: LearnedSpace) -> Solved:
     """Plan from a state that is as far from the goal as any; the objects come in random order."""
-    puzzle = space.domain
-    assert isinstance(puzzle, PuzzleDomain)
-    init, goal = farthest(puzzle), puzzle.goal()
-    order = torch.randperm(puzzle.cells, generator=torch.Generator().manual_seed(0))
-    codes = encode_states(space.model, puzzle, puzzle.configurations())
-    health = latent_health(space.model, puzzle, codes=codes)
-    with LatentPlanner(space.model, puzzle, codes=codes) as planner:
-        ends = [puzzle.objects(state)[order] for state in (init, goal)]
-        return Solved(puzzle, init, goal, health, planner.solve(*ends))
+    world = space.world
+    goal = world.start()
+    assert goal is not None, f"{world.name} has no state that problems lead to"
+    init = farthest(world, goal)
+    ends = world.objects(torch.stack([init, goal]))
+    order = torch.randperm(ends.shape[1], generator=torch.Generator().manual_seed(0))
+    with LatentPlanner(space.model, world) as planner:
+        return Solved(world, init, goal, planner.health(), planner.solve(*ends[:, order]))
 
 
-def farthest(puzzle: PuzzleDomain) -> Tensor:
-    """A configuration [C] from which the shortest way to the goal is longest; the first by rank.
+def farthest(world: World, goal: Tensor) -> Tensor:
+    """A state [C] from which the shortest way to the goal is longest; the first by index.
 
     >>> from setwise.planning import shortest_length
-    >>> puzzle = PuzzleDomain(2, 3)
-    >>> farthest(puzzle).tolist(), shortest_length(puzzle, farthest(puzzle), puzzle.goal())
+    >>> from setwise.worlds import PuzzleWorld
+    >>> puzzle = PuzzleWorld(2, 3)
+    >>> state = farthest(puzzle, puzzle.goal())
+    >>> state.tolist(), shortest_length(puzzle, state, puzzle.goal())
     ([1, 0, 3, 2, 5, 4], 21)
     """
-    level, seen = puzzle.goal().unsqueeze(0), torch.zeros(puzzle.number_of_states, dtype=torch.bool)
+    states = world.states()
+    level, seen = goal.unsqueeze(0), torch.zeros(len(states), dtype=torch.bool)
     while True:
-        seen[puzzle.rank(level)] = True
-        after, legal = puzzle.successors(level)
-        ranks = puzzle.rank(after[legal]).unique()
-        new = ranks[~seen[ranks]]
+        seen[world.index(level)] = True
+        after, legal = world.successors(level)
+        reached = world.index(after[legal]).unique()
+        new = reached[~seen[reached]]
         if len(new) == 0:
             return level[0]
-        level = puzzle.unrank(new)
+        level = states[new]

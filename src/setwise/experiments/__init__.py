@@ -1,1 +1,33 @@
-"""Many trainings at once, recorded so that every published number can be traced and repeated."""
+"""Experiments: networks trained on sets with several losses, from configs to records.
+
+Write an `Experiment` in a file of your own and train it by ``setwise train FILE.py`` or by `run`;
+``setwise tables`` and ``setwise report`` show what came of it.
+"""
+
+from setwise.experiments.config import Config, Schedule
+from setwise.experiments.experiment import Experiment, Reference, Sheet
+from setwise.experiments.networks import NETWORKS, NetworkConfig
+from setwise.experiments.tasks import TASKS, DataConfig, Task
+
+__all__ = [
+    "NETWORKS",
+    "TASKS",
+    "Config",
+    "DataConfig",
+    "Experiment",
+    "NetworkConfig",
+    "Reference",
+    "Schedule",
+    "Sheet",
+    "Task",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    """`run` writes networks, and so needs a package that reading an experiment does not."""
+    if name != "run":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from setwise.experiments.run import run
+
+    return run

@@ -14,9 +14,9 @@ from torch import nn
 
 from setwise.data import RuleEncoding, split_clauses
 from setwise.data.terms import constant, read_term, write_term
-from setwise.experiments.clauses import encoding_of
-from setwise.experiments.config import Config, FactsData, RulesData
-from setwise.experiments.reproduce import load_network
+from setwise.experiments.config import Config
+from setwise.experiments.saved_networks import load_network
+from setwise.experiments.tasks.rules import ClausesData
 
 Seen = Literal["trained on", "held out", "in neither part", "no clause"]
 
@@ -63,18 +63,18 @@ class RuleNetwork:
     """A trained network with the rule and the knowledge base that it learned from."""
 
     config: Config
-    data: RulesData | FactsData
+    data: ClausesData
     encoding: RuleEncoding
     network: nn.Module
 
     @classmethod
     def load(cls, path: Path, facts: Path | None = None) -> RuleNetwork:
-        """From a file that `reproduce.save_network` wrote; see `load_network` for ``facts``."""
+        """From a file that `save_network` wrote; see `load_network` for ``facts``."""
         config, network = load_network(path, facts)
         data = config.data
-        if not isinstance(data, RulesData | FactsData):
-            raise ValueError(f"{path}: a network of {config.table}, which learned no rule")
-        return cls(config, data, encoding_of(data), network)
+        if not isinstance(data, ClausesData):
+            raise ValueError(f"{path}: a network of {config.experiment}, which learned no rule")
+        return cls(config, data, data.encoding(), network)
 
     def ask(self, head: str) -> Answer:
         """The body for a head such as ``neighbor2(austria,germany,belgium)``."""

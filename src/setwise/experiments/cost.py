@@ -12,7 +12,7 @@ import torch
 from setwise import environment
 from setwise.experiments import store
 from setwise.experiments.config import Config
-from setwise.experiments.task import DATA
+from setwise.experiments.tasks.task import DATA
 from setwise.experiments.train import Training
 
 EPOCHS = 20  # that are timed, after as many that are not
@@ -28,7 +28,7 @@ def record_cost(
 ) -> dict[str, Any]:
     """Write down, in ``results/cost.jsonl``, what an ensemble that was just trained has saved."""
     cost = {
-        "table": ensemble[0].table,
+        "experiment": ensemble[0].experiment,
         **cost_of(ensemble, seconds, device, data),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment.describe(torch.device(device), commit),
@@ -45,9 +45,13 @@ def cost_of(
     One network is timed twice, now and on this device, by the code that trains ensembles: with its
     step ``compiled`` and replayed as theirs is, and ``plain``, step by step. The time to compile is
     not counted to its disadvantage, while ``seconds`` contain it. On a CPU the two are the same.
-    The losses differ little in their cost; the network is one with SH, if there is one.
+    The losses differ little in their cost; the network is one with set cross entropy, if there is
+    one.
     """
-    timed = min(ensemble, key=lambda config: (config.loss != "SH", config.scenario, config.seed))
+    timed = min(
+        ensemble,
+        key=lambda config: (config.loss != "set_cross_entropy", config.scenario, config.seed),
+    )
     epochs = timed.schedule.epochs
     alone = {}
     for name, plain in (("plain", True), ("compiled", False)):

@@ -5,29 +5,26 @@ Legend: K members, b examples of a batch, S examples, N elements, F features.
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-import setwise as sw
 from setwise.experiments.config import Config
-from setwise.experiments.randomness import random_order
+from setwise.experiments.randomness import hashed, random_order
 from setwise.experiments.recombine import Recombination
-from setwise.experiments.task import Task
+from setwise.experiments.tasks.task import Task
 from setwise.features import Features
+from setwise.losses.table import LOSSES
+from setwise.models.keyed import keyed_layers, with_keyed_dropout
 
-_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    "H": sw.ordered_cross_entropy,
-    "SH": sw.set_cross_entropy,
-    "A1H": sw.set_average,
-    "H1H": sw.hausdorff,
-}
+# The last of the keys of noise: those of orders and of recombinations end in positions, which are
+# not negative.
+_NOISE = -1
 
 
 class Ensemble:
@@ -37,7 +34,10 @@ class Ensemble:
         weights, statistics = stack_module_state(list(networks))
         self.weights = {name: w.detach().to(device).requires_grad_() for name, w in weights.items()}
         self.statistics = {name: t.to(device) for name, t in statistics.items()}
-        self._skeleton = copy.deepcopy(networks[0]).to("meta")
+        self._skeleton = with_keyed_dropout(networks[0]).to("meta")
+        self._noisy = keyed_layers(self._skeleton)
+        for layer in self._noisy.values():
+            layer.key = torch.zeros((), dtype=torch.long, device="meta")
         self.rate = torch.tensor(rate, device=device)
         # Elementwise, so that stacked members are optimised as if alone.
         on_cuda = device.type == "cuda"
@@ -45,15 +45,30 @@ class Ensemble:
             self.weights.values(), lr=self.rate, fused=True, capturable=on_cuda
         )
 
-    def __call__(self, inputs: Tensor, temperature: Tensor, *, training: bool) -> Tensor:
-        """[K, b, ...] -> logits [K, b, N, F]; in training the running statistics move."""
-        self._skeleton.train(training)
+    @property
+    def noisy_layers(self) -> int:
+        """How many keys a member needs in a step of training."""
+        return len(self._noisy)
 
-        def member(weights: Any, statistics: Any, input: Tensor) -> Tensor:
-            return functional_call(self._skeleton, (weights, statistics), (input, temperature))
+    def __call__(self, inputs: Tensor, temperature: Tensor, keys: Tensor | None = None) -> Tensor:
+        """[K, b, ...] -> logits [K, b, N, F].
 
-        mapped = torch.vmap(member, randomness="different")
-        return mapped(self.weights, self.statistics, inputs)
+        With ``keys`` [K, `noisy_layers`] the networks train: their noise and dropout come from the
+        keys, and running statistics move. Without, they evaluate.
+        """
+        self._skeleton.train(keys is not None)
+        if keys is None:
+            keys = torch.zeros(
+                len(inputs), self.noisy_layers, dtype=torch.long, device=inputs.device
+            )
+
+        def member(weights: Any, statistics: Any, keys: Tensor, input: Tensor) -> Tensor:
+            own = {f"{name}.key": key for name, key in zip(self._noisy, keys, strict=True)}
+            return functional_call(self._skeleton, (weights, statistics, own), (input, temperature))
+
+        # Any other source of randomness is an error: it would depend on who is trained together.
+        mapped = torch.vmap(member, randomness="error")
+        return mapped(self.weights, self.statistics, keys, inputs)
 
     def descend(self, loss: Tensor) -> None:
         """One step of every member down the gradient of its share of the summed loss."""
@@ -100,6 +115,7 @@ class Batch:
         self._seeds = torch.tensor([config.seed for config in configs], device=device)
         self._shuffled = torch.tensor([config.shuffle_target for config in configs], device=device)
         self._epoch = torch.zeros((), dtype=torch.long, device=device)
+        self._step = torch.zeros((), dtype=torch.long, device=device)
         self._rows = torch.zeros(len(configs), self._size, dtype=torch.long, device=device)
         self.steps = task.train // self._size
 
@@ -111,6 +127,7 @@ class Batch:
         )
 
     def move(self, step: int) -> None:
+        self._step.fill_(step)
         self._rows.copy_(self._dealt[:, step * self._size : (step + 1) * self._size])
 
     def draw(self) -> tuple[Tensor, Tensor]:
@@ -127,18 +144,23 @@ class Batch:
         targets = targets.gather(2, order.unsqueeze(-1).expand_as(targets))
         return inputs, targets
 
+    def noise_keys(self, layers: int) -> Tensor:
+        """A key [K, layers] for each noisy layer of each member in the current step."""
+        layer = torch.arange(layers, device=self._seeds.device)
+        return hashed(self._seeds.unsqueeze(-1), self._epoch, self._step, layer, _NOISE)
+
 
 def member_losses(
     names: Sequence[str],
     logits: Tensor,
     targets: Tensor,
     features: Features,
-    softness: float | Tensor = 1.0,
+    loss_temperature: float | Tensor = 1.0,
 ) -> Tensor:
     """The mean loss [K] of each member over its batch; neighbours share the call of a loss.
 
-    ``softness`` is the temperature of the set cross entropy.
-    It is NaN for a member that has diverged, and the others go on.
+    ``loss_temperature`` is for losses that have a temperature. The loss is NaN for a member that
+    has diverged, and the others go on.
     """
     logits, finite = finite_sets(logits)
     parts = []
@@ -146,8 +168,9 @@ def member_losses(
     for name, group in itertools.groupby(names):
         end = start + len(list(group))
         z, x = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
-        options = {"temperature": softness} if name == "SH" else {}
-        per_set = _FUNCTIONS[name](z, x, features, reduction="none", **options)
+        loss = LOSSES[name]
+        options = {"temperature": loss_temperature} if "temperature" in loss.options else {}
+        per_set = loss.function(z, x, features, reduction="none", **options)
         parts.append(per_set.unflatten(0, (end - start, -1)))
         start = end
     return torch.cat(parts).masked_fill(~finite, math.nan).mean(dim=1)

@@ -14,7 +14,7 @@ from torch import Tensor
 from setwise.experiments.config import Config
 from setwise.experiments.ensemble import Ensemble, finite_sets
 from setwise.experiments.randomness import random_order
-from setwise.experiments.task import Task
+from setwise.experiments.tasks.task import Task
 
 # Sets evaluated at once, over all members; bounds the memory.
 SETS_AT_ONCE = 40_000
@@ -43,7 +43,7 @@ def measured(
         inputs = inputs.expand(members, *inputs.shape)
         if configs and task.reconstructs:
             inputs = _presented(targets, some, configs)
-        logits, finite = finite_sets(ensemble(inputs, temperature, training=False))
+        logits, finite = finite_sets(ensemble(inputs, temperature))
         for name, values in task.measure(logits, finite, targets, task.features).items():
             found[name].append(values)
     return {name: torch.cat(values, dim=1) for name, values in found.items()}

@@ -8,10 +8,11 @@ two files alone, also where whoever wrote the experiment is not at hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from setwise.experiments.config import Config
 from setwise.files import write_text
@@ -32,6 +33,10 @@ class Reference:
     # Why our numbers are on another scale than the published ones, if they are.
     other_scale: str = ""
 
+    def format(self, value: float) -> str:
+        """A number as it was published."""
+        return f"{value:.{self.decimals}f}"
+
 
 @dataclass(frozen=True)
 class LossStyle:
@@ -39,7 +44,11 @@ class LossStyle:
 
     symbol: str
     label: str
-    colour: str
+    colour: str  # as matplotlib and CSS read it: #rrggbb
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("#[0-9a-fA-F]{6}", self.colour):
+            raise ValueError(f"colour: expected one such as #dc143c, got {self.colour!r}")
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,50 @@ class Sheet:
     # The command that trains its runs.
     command: str = ""
     reference: Reference | None = None
+
+    def __post_init__(self) -> None:
+        if self.better not in get_args(Better):
+            known = ", ".join(get_args(Better))
+            raise ValueError(f"better: expected one of {known}, got {self.better!r}")
+        symbols = [style.symbol for style in self.losses.values()]
+        if len(set(symbols)) < len(symbols):
+            raise ValueError(f"losses: symbols must differ, got {', '.join(symbols)}")
+
+    def label(self, scenario: str) -> str:
+        """What a scenario means; its name where the sheet does not tell."""
+        return self.scenarios.get(scenario, scenario)
+
+    def format(self, value: float) -> str:
+        """A number of ours, as it is shown; between two counts lies a half."""
+        halfway = self.decimals == 0 and value != round(value)
+        return f"{value:.{1 if halfway else self.decimals}f}"
+
+    def best_first(self, values: Iterable[float]) -> list[float]:
+        return sorted(values, reverse=self.better == "higher")
+
+    def published(self, loss: str, scenario: str) -> float | None:
+        """The number of the reference, if it has one there."""
+        if self.reference is None:
+            return None
+        return self.reference.values.get(loss, {}).get(scenario)
+
+    def fails(self, value: float) -> bool:
+        """Whether a number, printed as the reference prints, is that of a loss that fails: a 0."""
+        assert self.reference is not None
+        return self.better == "higher" and round(value, self.reference.decimals) == 0
+
+    def reaches(self, value: float, published: float | None) -> bool:
+        """Whether a value, printed as the reference prints, is not behind the published one.
+
+        This alone decides what is bold and what holds, wherever numbers are shown. Where the loss
+        fails in the reference there is nothing to reach, and nothing can be said across scales.
+        """
+        if self.reference is None or published is None:
+            return False
+        if self.fails(published) or self.reference.other_scale:
+            return False
+        rounded = round(value, self.reference.decimals)
+        return rounded >= published if self.better == "higher" else rounded <= published
 
     def write(self, results: Path) -> None:
         """Put it beside the records; a file that says the same is left alone."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from setwise.data import Rule
 from setwise.data.terms import read_term
-from setwise.experiments import checkpoint, store
-from setwise.experiments.clauses import encoding_of, fingerprint
-from setwise.experiments.config import Config, FactsData, RulesData, config_from
-from setwise.experiments.recipes import RECIPES
+from setwise.experiments import records
+from setwise.experiments.config import Config
+from setwise.experiments.recipes import EXPERIMENTS
+from setwise.experiments.saved_networks import networks_among, read_config
+from setwise.experiments.tasks.rules import ClausesData, RulesData, fingerprint
 
 
 @dataclass(frozen=True)
@@ -28,52 +26,35 @@ class Kept:
     def predicate(self) -> str:
         """Of the heads that it answers."""
         data = self.config.data
-        if isinstance(data, FactsData):
-            return Rule.parse(data.rule).predicate
-        assert isinstance(data, RulesData)
-        return f"neighbor{data.n}"
+        assert isinstance(data, ClausesData)
+        return data.predicate
 
 
-def kept_networks(runs: Path, results: Path, facts: Path | None = None) -> list[Kept]:
+def kept_rule_learners(runs: Path, results: Path, facts: Path | None = None) -> list[Kept]:
     """Those that learned from countries, or from a file with the content of ``facts``; best first.
 
     ``results`` are the records, which tell what each is worth.
     """
     content = None if facts is None else fingerprint(facts)
     found = []
-    for path, config in networks_among(runs.glob("table4*/*.safetensors")):
+    for path, config in networks_among(runs.glob("*/*.safetensors")):
         data = config.data
-        learned_from = data.sha256 if isinstance(data, FactsData) else None
-        if isinstance(data, RulesData | FactsData) and learned_from == content:
+        if isinstance(data, ClausesData) and data.source == content:
             found.append(_known(path, config, results))
     return sorted(found, key=lambda kept: (-(kept.heldout or 0), kept.path))
 
 
-def kept_network(path: Path, results: Path) -> Kept:
+def kept_rule_learner(path: Path, results: Path) -> Kept:
     """What is known of a network file."""
-    header = checkpoint.read_facts(path)
-    if "config" not in header:
-        raise ValueError(f"{path}: holds no network but the state of an unfinished training")
-    config = config_from(header["config"])
-    if not isinstance(config.data, RulesData | FactsData):
-        raise ValueError(f"{path}: a network of {config.table}, which learned no rule")
+    config = read_config(path)
+    if not isinstance(config.data, ClausesData):
+        raise ValueError(f"{path}: a network of {config.experiment}, which learned no rule")
     return _known(path, config, results)
 
 
-def networks_among(files: Iterable[Path]) -> Iterator[tuple[Path, Config]]:
-    """Those files that hold a network, and its config; one that is damaged is told and left out."""
-    for path in sorted(files):
-        try:
-            header = checkpoint.read_facts(path)
-            if "config" in header:
-                yield path, config_from(header["config"])
-        except ValueError as error:
-            warnings.warn(f"left out: {error}", stacklevel=2)
-
-
 def _known(path: Path, config: Config, results: Path) -> Kept:
-    records = store.read(results / f"{config.table}.jsonl")
-    heldout = [record["metrics"]["heldout"] for record in records if record["run"] == path.stem]
+    known = records.read(results / f"{config.experiment}.jsonl")
+    heldout = [record["metrics"]["heldout"] for record in known if record["run"] == path.stem]
     return Kept(path, config, heldout[0] if heldout else None)
 
 
@@ -88,15 +69,15 @@ def asked_predicate(head: str, facts: Path | None = None) -> str:
             f"{head}: expected a head of {', '.join(lengths)}, got {predicate}; for facts of your "
             f"own name their file with --facts"
         )
-    encoding_of(RulesData(n=lengths[predicate])).read_head(head)
+    RulesData(n=lengths[predicate]).encoding().read_head(head)
     return predicate
 
 
-def fastest_scenarios() -> dict[int, tuple[str, Config]]:
-    """For every n of Table 4 the preset and config that train a network with least effort."""
-    found: dict[int, tuple[str, Config]] = {}
-    for preset in ("quick", "paper"):
-        for config in RECIPES["table4"][preset].configs(seeds=[0], losses=["SH"]):
+def fastest_scenarios() -> dict[int, tuple[str, Config, RulesData]]:
+    """For every n of Table 4 the preset, config and data that take the least effort to train."""
+    found: dict[int, tuple[str, Config, RulesData]] = {}
+    for preset, name in (("quick", "table4-quick"), ("paper", "table4")):
+        for config in EXPERIMENTS[name].configs(seeds=[0], losses=["set_cross_entropy"]):
             if isinstance(config.data, RulesData) and config.shuffle_target:
-                found.setdefault(config.data.n, (preset, config))
+                found.setdefault(config.data.n, (preset, config, config.data))
     return found

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from setwise.data.look_and_place import LookAndPlace
 from setwise.experiments.randomness import hashed
-from setwise.experiments.task import Task
+from setwise.experiments.tasks.task import Task
 from setwise.models import pair_with_prototypes
 
 _STEPS = 2**20  # in which chances are counted

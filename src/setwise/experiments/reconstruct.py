@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import environment
-from setwise.experiments.measures import PictureError
 from setwise.experiments.reconstructions import Reconstructions
-from setwise.experiments.reproduce import load_network_and_task
-from setwise.experiments.task import DATA
+from setwise.experiments.saved_networks import load_network_and_task
+from setwise.experiments.tasks.picture_error import PictureError
+from setwise.experiments.tasks.task import DATA
 
 
 def reconstruct(
     networks: Sequence[Path], states: Sequence[int], data: Path = DATA
 ) -> Reconstructions:
-    """What networks that `reproduce` kept make of some states of the data they learned from.
+    """What networks that were kept make of some states of the data they learned from.
 
     All must have learned from the same data, which lie in the folder ``data``.
     """
@@ -38,7 +38,7 @@ def reconstruct(
     task = loaded[0][2]
     measure = task.measure
     if not isinstance(measure, PictureError):
-        raise ValueError(f"networks: {configs[0].table} is about no pictures")
+        raise ValueError(f"networks: {configs[0].experiment} is about no pictures")
     sets = task.targets[list(states)]
     with torch.no_grad():
         outputs = [_bytes(measure.pictures_of_logits(network(sets))) for _, network, _ in loaded]

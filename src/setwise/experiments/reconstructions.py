@@ -6,7 +6,7 @@ Legend: R networks, S states; H, W height and width in pixels.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise.experiments.config import Config, config_from
+from setwise.experiments.records import upgraded_config
 from setwise.files import whole_file
 
 
@@ -33,7 +34,7 @@ class Reconstructions:
         with whole_file(path) as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(
                 file,
-                configs=np.array(json.dumps([asdict(config) for config in self.configs])),
+                configs=np.array(json.dumps([config.as_dict() for config in self.configs])),
                 states=np.array(self.states),
                 inputs=self.inputs,
                 outputs=self.outputs,
@@ -48,10 +49,15 @@ class Reconstructions:
         with path.open("rb") as opened, np.load(opened) as file:
             saved: list[dict[str, Any]] = json.loads(file["configs"].item())
             return Reconstructions(
-                tuple(config_from(config) for config in saved),
+                tuple(config_from(_current(config)) for config in saved),
                 tuple(file["states"].tolist()),
                 file["inputs"],
                 file["outputs"],
                 json.loads(file["environment"].item()),
                 file["finished"].item(),
             )
+
+
+def _current(saved: dict[str, Any]) -> dict[str, Any]:
+    """Files of the first release name the table of a config."""
+    return upgraded_config(saved) if "table" in saved else saved

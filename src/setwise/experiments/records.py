@@ -6,10 +6,12 @@ without a number are of schema 1: those of the first release.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from setwise.experiments import store
+from setwise.experiments.config import Config
 
 SCHEMA = 2
 
@@ -28,6 +30,7 @@ _SCHEDULE = {
     "softness": "loss_temperature",
     "softness_until": "loss_temperature_until",
 }
+_WORLDS = {"blocks": "blocksworld"}
 # Fields that came after the first records, which were written as if they had these values.
 _SCHEDULE_LATER = {
     "loss_temperature": 1.0,
@@ -52,7 +55,7 @@ def upgraded(record: Record) -> Record:
         return record
     record = {"schema": SCHEMA, "experiment": record["table"], **record}
     del record["table"]
-    record["loss"] = _LOSSES.get(record.get("loss"), record.get("loss"))
+    record |= _named(record)
     if isinstance(record.get("config"), dict):
         record["config"] = upgraded_config(record["config"])
     return record
@@ -63,10 +66,15 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
     new = dict(config)
     if "table" in new:
         new = {"experiment": new.pop("table"), **new}
-    new["loss"] = _LOSSES.get(new.get("loss"), new.get("loss"))
+    new |= _named(new)
     if isinstance(new.get("trained"), dict) and "table" in new["trained"]:
         trained = dict(new["trained"])
         new["trained"] = {"experiment": trained.pop("table"), **trained}
+    planning = new.get("planning")
+    if isinstance(planning, dict) and "domain" in planning:
+        planning = dict(planning)
+        domain = planning.pop("domain")
+        new["planning"] = {"world": _WORLDS.get(domain, domain), **planning}
     if isinstance(new.get("schedule"), dict):
         renamed = {_SCHEDULE.get(name, name): value for name, value in new["schedule"].items()}
         new["schedule"] = _SCHEDULE_LATER | renamed
@@ -74,3 +82,32 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(network, dict) and network.get("kind") == "autoencoder":
         new["network"] = {"start_at_prototypes": False} | network
     return new
+
+
+def _named(saved: dict[str, Any]) -> dict[str, Any]:
+    """The loss by the name of its function, where one was recorded by its symbol."""
+    return {"loss": _LOSSES[saved["loss"]]} if saved.get("loss") in _LOSSES else {}
+
+
+def record_of(config: Config, metrics: dict[str, float], history: dict[str, list[float]]) -> Record:
+    """What a record says of a run itself; where it took place is added to it."""
+    return {
+        "schema": SCHEMA,
+        "run": config.identity,
+        "experiment": config.experiment,
+        "scenario": config.scenario,
+        "loss": config.loss,
+        "seed": config.seed,
+        "metrics": {name: _number(value) for name, value in metrics.items()},
+        "history": {
+            name: [_number(value, digits=5) for value in curve] for name, curve in history.items()
+        },
+        "config": config.as_dict(),
+    }
+
+
+def _number(value: float, digits: int | None = None) -> float | None:
+    """JSON knows no NaN and no infinity, which a diverged run has for a loss: None then."""
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)

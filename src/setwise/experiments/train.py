@@ -5,7 +5,6 @@ Legend: K members, S examples, N elements, F features.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,21 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from setwise.experiments import checkpoint
-from setwise.experiments.config import MEMBERWISE, Autoencoder, Config
+from setwise.experiments.config import MEMBERWISE, Config
+from setwise.experiments.context import training_context
+from setwise.experiments.cuda_graph import Repeated
 from setwise.experiments.ensemble import Batch, Ensemble, member_losses
 from setwise.experiments.evaluate import measured
-from setwise.experiments.graph import Repeated
 from setwise.experiments.recombine import Recombination
-from setwise.experiments.settings import generator_of, settings
-from setwise.experiments.task import DATA, Task, build_network, load_task
+from setwise.experiments.tasks.task import DATA, Task
+from setwise.losses.table import LOSSES
 from setwise.models import annealed_temperature
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """How far an ensemble is, for whoever watches."""
 
     epoch: int
@@ -51,7 +51,7 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """What became of one member."""
 
     config: Config
@@ -74,12 +74,13 @@ class Training:
 
     With a path, the state is saved there about every ``save_every`` seconds and at the end, and a
     run that finds it goes on from there to the same results. Neither the device's speed nor the
-    saving influence them: all randomness comes from the seeds of the members, and noise and dropout
-    also from which members are trained together. ``data`` is the folder of data sets that are
+    saving influence them: what a member draws, its orders, noise and dropout, depends on its own
+    seed alone, and not on who is trained beside it. ``data`` is the folder of data sets that are
     files.
 
-    On CUDA a step is recorded once and replayed, that of an autoencoder compiled first. With
-    ``plain`` it is neither, for comparison; see `setwise.experiments.cost`.
+    On CUDA a step is recorded once and replayed, and compiled first where the network says so. With
+    ``plain`` it is neither, for comparison; see `setwise.experiments.cost`. Nor is it with a loss
+    that cannot be recorded.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Training:
         self._device = torch.device(device)
         self._save_to, self._save_every = save_to, save_every
         self._schedule = configs[0].schedule
-        task = load_task(configs[0].data, data, self._device)
+        task = configs[0].data.load(data, self._device)
         if task.train < self._schedule.batch:
             raise ValueError(
                 f"schedule: a batch of {self._schedule.batch} is more than the {task.train} "
@@ -120,14 +121,16 @@ class Training:
         self._batch = Batch(self.configs, self.task, recombine)
         self._curve_rows = _evenly(self.task)
         self._names = [config.loss for config in self.configs]
-        self._temperature = torch.tensor(self._schedule.temperature_start, device=self._device)
-        self._softness = torch.tensor(self._schedule.softness, device=self._device)
+        schedule = self._schedule
+        self._latent_temperature = torch.tensor(
+            schedule.latent_temperature_start, device=self._device
+        )
+        self._loss_temperature = torch.tensor(schedule.loss_temperature, device=self._device)
         self._losses = torch.zeros(len(self.configs), device=self._device)
-        # Compiling takes most of a minute. That pays for an autoencoder on a GPU, where most of a
-        # step is moving activations; all the training of a rule learner takes hardly longer.
         self._forward = self._member_losses
-        on_cuda = self._device.type == "cuda" and not plain
-        if on_cuda and isinstance(configs[0].network, Autoencoder):
+        recordable = all(LOSSES[name].capturable for name in self._names)
+        on_cuda = self._device.type == "cuda" and not plain and recordable
+        if on_cuda and configs[0].network.compiled:
             # Forget earlier ensembles: past a few of them PyTorch would stop compiling, silently.
             torch.compiler.reset()
             self._forward = torch.compile(
@@ -138,9 +141,9 @@ class Training:
 
     def run(
         self,
-        watch: Callable[[Progress], None] = lambda progress: None,
+        watch: Callable[[TrainingProgress], None] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> list[Result]:
+    ) -> list[RunResult]:
         """Train to the end; ``watch`` is called at every evaluation.
 
         ``stop`` is asked after every epoch, where a training can be resumed to the same results;
@@ -149,7 +152,7 @@ class Training:
         if self._used:
             raise RuntimeError("this training has been used up; make another with the same configs")
         self._used = True
-        with settings(self._device, self.configs[0].precision):
+        with training_context(self._device, self.configs[0].precision):
             state = self._resume()
             began = last_saved = time.perf_counter()
             before = state.seconds
@@ -177,7 +180,7 @@ class Training:
     def seconds_per_epoch(self, epochs: int) -> float:
         """What an epoch takes, once all is set up; the networks are worth nothing afterwards."""
         self._used = True
-        with settings(self._device, self.configs[0].precision):
+        with training_context(self._device, self.configs[0].precision):
             for epoch in range(2 * epochs):
                 if epoch == epochs:
                     self._losses.sum().item()  # waits for the device
@@ -189,21 +192,22 @@ class Training:
     def _run_epoch(self, epoch: int) -> None:
         schedule = self._schedule
         progress = epoch / schedule.epochs
-        self._temperature.fill_(
+        self._latent_temperature.fill_(
             annealed_temperature(
                 progress,
-                schedule.temperature_start,
-                schedule.temperature_end,
-                schedule.temperature_until,
+                schedule.latent_temperature_start,
+                schedule.latent_temperature_end,
+                schedule.latent_temperature_until,
             )
         )
-        self._softness.fill_(
-            annealed_temperature(progress, schedule.softness, 1.0, schedule.softness_until)
+        self._loss_temperature.fill_(
+            annealed_temperature(
+                progress, schedule.loss_temperature, 1.0, schedule.loss_temperature_until
+            )
         )
         left = 1.0 - progress
         cooled = min(1.0, left / schedule.cooldown) if schedule.cooldown else 1.0
         self.ensemble.rate.fill_(schedule.learning_rate * cooled)
-        generator_of(self._device).manual_seed(self._noise_seed(epoch))
         self._losses.zero_()
         self._batch.begin(epoch)
         for step in range(self._batch.steps):
@@ -211,15 +215,17 @@ class Training:
             self._step()
 
     def _one_step(self) -> None:
-        losses = self._forward(*self._batch.draw())
+        keys = self._batch.noise_keys(self.ensemble.noisy_layers)
+        losses = self._forward(*self._batch.draw(), keys)
         self.ensemble.descend(losses.sum())
         self._losses += losses.detach() / self._batch.steps
 
-    def _member_losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        logits = self.ensemble(inputs, self._temperature, training=True)
+    def _member_losses(self, inputs: Tensor, targets: Tensor, keys: Tensor) -> Tensor:
+        logits = self.ensemble(inputs, self._latent_temperature, keys)
         # A number where it stays the same: that has the faster kernels.
-        softness = 1.0 if self._schedule.softness == 1 else self._softness
-        return member_losses(self._names, logits, targets, self.task.features, softness)
+        annealed = self._schedule.loss_temperature != 1
+        temperature = self._loss_temperature if annealed else 1.0
+        return member_losses(self._names, logits, targets, self.task.features, temperature)
 
     def _evaluate(self, epoch: int) -> dict[str, Any]:
         measure, rows = self.task.measure, self._curve_rows
@@ -234,7 +240,7 @@ class Training:
             point["heldout"] = measure.total(values[:, heldout]).tolist()
         return point
 
-    def _results(self, state: _State) -> list[Result]:
+    def _results(self, state: _State) -> list[RunResult]:
         """The final numbers are measured on the sets themselves, in the order a scenario gives."""
         measure, train = self.task.measure, self.task.train
         found = measured(self.ensemble, self.task, self.configs)
@@ -252,12 +258,12 @@ class Training:
                 ]
                 for name in state.history[-1]
             }
-            results.append(Result(config, metrics, history))
+            results.append(RunResult(config, metrics, history))
         return results
 
-    def _progress(self, state: _State) -> Progress:
+    def _progress(self, state: _State) -> TrainingProgress:
         point = state.history[-1]
-        return Progress(
+        return TrainingProgress(
             state.epoch,
             self._schedule.epochs,
             state.seconds,
@@ -266,10 +272,6 @@ class Training:
             point.get("heldout", []),
             self.task.measure.metric,
         )
-
-    def _noise_seed(self, epoch: int) -> int:
-        names = "".join(config.identity for config in self.configs)
-        return int(hashlib.sha256(f"{names}{epoch}".encode()).hexdigest()[:15], 16)
 
     def _save(self, state: _State) -> None:
         assert self._save_to is not None
@@ -292,13 +294,21 @@ class Training:
             )
         if meta.get("learned") != self.task.measure.learned:
             raise ValueError(
-                f"{self._save_to}: began with another patch autoencoder than the one that lies "
-                f"beside the pictures now; put that one back, or remove the checkpoint"
+                f"{self._save_to}: began with data of which something else had been learned, such "
+                f"as another patch autoencoder than the one that lies beside the pictures now; put "
+                f"that one back, or remove the checkpoint"
             )
         self._run_epoch(0)  # makes the tensors of the optimiser, which are then overwritten
         self._losses.copy_(tensors.pop("losses"))
         self.ensemble.load(tensors)
         return _State(meta["epoch"], meta["seconds"], meta["history"])
+
+
+def build_network(config: Config, task: Task, *, to_train: bool = True) -> nn.Module:
+    """The network of a config, its weights drawn from the config's seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(config.seed)  # and no GPU's, as manual_seed would
+        return config.network.build(task, to_train=to_train)
 
 
 def _compile_options() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from setwise.arguments import Sets, reduce_sets
-from setwise.features import Bernoulli, DotProduct, Features
+from setwise.features import DotProduct
 from setwise.kernels import dispatch
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
@@ -27,7 +27,7 @@ def set_cross_entropies(
 ) -> Tensor:
     """Set cross entropy, reduced over the batch; the sets may be of 16 bits."""
     shortcut = None
-    if _is_one(temperature) and _is_plain_bernoulli(sets.features):
+    if _is_one(temperature) and sets.features.plain_bernoulli:
         shortcut = dispatch.bernoulli_engine(impl, sets.target, sets.logits)
     if shortcut == "triton":
         return _fused(sets, reduction, skip_negligible)
@@ -176,8 +176,3 @@ def _admissible(valid: Tensor | None) -> Tensor | None:
 def _barred(bias: Tensor, valid: Tensor | None) -> Tensor:
     admissible = _admissible(valid)
     return bias if admissible is None else bias.masked_fill(~admissible, -math.inf)
-
-
-def _is_plain_bernoulli(features: Features) -> bool:
-    block = features.blocks[0]
-    return len(features.blocks) == 1 and type(block) is Bernoulli and block.weight == 1.0

@@ -30,6 +30,8 @@ class Loss:
     colour: str  # of its curves, as matplotlib and CSS read it: #rrggbb
     # Keyword arguments that a training may set, among them a temperature that falls.
     options: tuple[str, ...] = ()
+    # Whether a CUDA graph can hold it: it never waits for the device, nor looks at a value.
+    capturable: bool = False
 
     @property
     def name(self) -> str:
@@ -47,6 +49,7 @@ def register_loss(
     label: str | None = None,
     colour: str = "#7f7f7f",
     options: tuple[str, ...] = (),
+    capturable: bool = False,
 ) -> Loss:
     """Make a loss known by the name of its function, to be trained, tabled and drawn.
 
@@ -78,7 +81,8 @@ def register_loss(
             f"loss: {name!r}: expected options that are keyword arguments of the function, got "
             f"{options!r}"
         )
-    entry = Loss(function, symbol or name, label or name.replace("_", " "), colour, options)
+    label = label or name.replace("_", " ")
+    entry = Loss(function, symbol or name, label, colour, options, capturable)
     for other in LOSSES.values():
         if other.name != name and {entry.symbol, name} & {other.symbol, other.name}:
             raise ValueError(
@@ -105,14 +109,18 @@ def _takes(function: Callable[..., Any], option: str) -> bool:
     return option in parameters or any_keyword
 
 
-register_loss(ordered_cross_entropy, symbol="H", label="cross entropy", colour="#7f7f7f")
-register_loss(
-    set_cross_entropy,
-    symbol="SH",
-    label="set cross entropy",
-    colour="#dc143c",
-    options=("temperature",),
-)
-register_loss(set_average, symbol="A1H", label="set average", colour="#1f77b4")
-register_loss(hausdorff, symbol="H1H", label="Hausdorff", colour="#ff7f0e")
-register_loss(assignment_cross_entropy, symbol="AH", label="best assignment", colour="#2ca02c")
+for _function, _symbol, _label, _colour, _options, _capturable in (
+    (ordered_cross_entropy, "H", "cross entropy", "#7f7f7f", (), True),
+    (set_cross_entropy, "SH", "set cross entropy", "#dc143c", ("temperature",), True),
+    (set_average, "A1H", "set average", "#1f77b4", (), True),
+    (hausdorff, "H1H", "Hausdorff", "#ff7f0e", (), True),
+    (assignment_cross_entropy, "AH", "best assignment", "#2ca02c", (), False),
+):
+    register_loss(
+        _function,
+        symbol=_symbol,
+        label=_label,
+        colour=_colour,
+        options=_options,
+        capturable=_capturable,
+    )

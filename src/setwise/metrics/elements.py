@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from setwise.arguments import check_call
-from setwise.features import Categorical, Family, Features, Gaussian
-from setwise.kernels import reference
+from setwise.features import Family, Features
 from setwise.kernels.autocast import no_autocast
 
 
@@ -59,32 +58,18 @@ def prepare(
 def differ(elements: Elements, tolerance: float) -> Tensor:
     """Which pairs of a target and an output are not the same element: [B, M, N] of booleans.
 
-    Gaussian features may be ``tolerance`` apart; all others must be equal.
+    Continuous features may be ``tolerance`` apart; all others must be equal.
     """
-    parts = []
-    for block, x, y in _blocks(elements):
-        if isinstance(block, Gaussian):
-            parts.append(~(torch.cdist(x, y, p=math.inf) <= tolerance))  # true for NaN
-        else:
-            parts.append(_binary_distance(x, y) > 0)
+    with no_autocast(elements.targets):
+        parts = [block.differ(x, y, tolerance) for block, x, y in _blocks(elements)]
     return torch.stack(parts).any(dim=0)
 
 
 def error(elements: Elements) -> Tensor:
-    """Mean error over the features of each pair [B, M, N].
-
-    A Bernoulli feature and a categorical block each count 0 or 1, a Gaussian feature its distance
-    in units of its scale.
-    """
-    parts, questions = [], 0
-    for block, x, y in _blocks(elements):
-        if isinstance(block, Gaussian):
-            parts.append(torch.cdist(x, y, p=1.0) / block.scale)
-        elif isinstance(block, Categorical):
-            parts.append(_binary_distance(x, y) / 2)  # a wrong class is off in two places
-        else:
-            parts.append(_binary_distance(x, y))
-        questions += 1 if isinstance(block, Categorical) else block.width
+    """Mean error of each pair [B, M, N] over all questions that the features answer."""
+    with no_autocast(elements.targets):
+        parts = [block.error(x, y) for block, x, y in _blocks(elements)]
+    questions = sum(block.questions for block in elements.features.blocks)
     return torch.stack(parts).sum(dim=0) / questions
 
 
@@ -96,12 +81,3 @@ def _blocks(elements: Elements) -> Iterator[tuple[Family, Tensor, Tensor]]:
         features.split(elements.outputs),
         strict=True,
     )
-
-
-def _binary_distance(x: Tensor, y: Tensor) -> Tensor:
-    """``sum_f |x_f - y_f|`` for targets x in [0, 1] and outputs y of 0 and 1: [B, M, N].
-
-    A biased dot product as well, ``x . (1 - 2y) + sum y``, and exact where x is 0 or 1 too.
-    """
-    with no_autocast(x):
-        return reference.scores(x, 1 - 2 * y, y.sum(-1))

@@ -25,7 +25,7 @@ def multiset_equality(
     """1 for a set whose discretised outputs are its targets, each as often as it occurs there.
 
     Stricter than `set_success`: as many outputs as targets, and a one-to-one pairing of equal
-    elements (Gaussian features may be ``tolerance`` apart). Two empty sets are equal.
+    elements (continuous features may be ``tolerance`` apart). Two empty sets are equal.
 
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
@@ -48,8 +48,8 @@ def multiset_equality(
 def _as_often_as_among_targets(elements: Elements, wrong: Tensor) -> Tensor:
     """Whether each target [B, M] equals as many outputs as targets, and at least one.
 
-    For sets of one size that is a pairing of equals, found without searching for one. A target that
-    is not 0 or 1 everywhere equals no output, and by this measure not even itself.
+    For sets of one size that is a pairing of equals, found without searching for one. A target
+    whose bits are not all 0 or 1 equals no output, and by this measure not even itself.
     """
     among_targets = replace(elements, outputs=elements.targets, output_valid=elements.target_valid)
     targets = ~differ(among_targets, 0.0) & elements.target_valid.unsqueeze(1)
@@ -70,8 +70,9 @@ def matched_error(
     """Mean error of the features of the targets under the matching that makes it least.
 
     A Bernoulli feature and a categorical block each count 0 or 1, a Gaussian feature its distance
-    in units of its scale. A target left without an output, because there are too few, counts 1
-    for all its features. A set without targets has no error.
+    in units of its scale, a count its difference, an angle the shorter way round in units of
+    ``1 / sqrt(concentration)``. A target left without an output, because there are too few, counts
+    1 for all its features. A set without targets has no error.
 
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [0.0, 1.0]])

@@ -22,7 +22,7 @@ def set_success(
     """1 for a set whose every target equals some discretised output, as the paper counts success.
 
     ``input`` holds logits [*, N, F], discretised here; ``target`` [*, M, F] is compared as it is.
-    Gaussian features may be ``tolerance`` apart. One output may serve several equal targets, and
+    Continuous features may be ``tolerance`` apart. One output may serve several equal targets, and
     outputs that match nothing do not matter; see `multiset_equality` for the strict version. A set
     without targets is a success.
 

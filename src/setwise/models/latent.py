@@ -8,13 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise.arguments import check_flag
 from setwise.models.deep_sets import check_booleans, check_floats, check_size
+from setwise.models.keyed import KeyedLayer
 
 
-class Latent(nn.Module, ABC):
+class Latent(KeyedLayer, ABC):
     """What the two kinds of variables share.
 
     In training, noise is added to the logits and the choice is softened by a temperature; without
@@ -113,7 +114,7 @@ class GumbelSoftmax(Latent):
         return self._split(logits).softmax(dim=-1).flatten(-2)
 
     def _sample_noise(self, logits: Tensor) -> Tensor:
-        return (-(-_uniform(logits).log()).log()).to(logits.dtype)
+        return (-(-self.uniform(logits).log()).log()).to(logits.dtype)
 
     def _split(self, logits: Tensor) -> Tensor:
         return logits.unflatten(-1, (self.variables, self.categories))
@@ -161,7 +162,7 @@ class BinaryConcrete(Latent):
         return logits.sigmoid()
 
     def _sample_noise(self, logits: Tensor) -> Tensor:
-        return _uniform(logits).logit().to(logits.dtype)
+        return self.uniform(logits).logit().to(logits.dtype)
 
 
 def annealed_temperature(
@@ -196,14 +197,3 @@ def _check_temperature(given: float | Tensor, name: str = "temperature") -> None
         raise TypeError(f"{name}: expected a number or a 0-dim tensor, got {type(given).__name__}")
     elif not given > 0:
         raise ValueError(f"{name}: must be positive, got {given!r}")
-
-
-def _uniform(like: Tensor) -> Tensor:
-    """Uniform draws whose logarithm, and that of one minus them, is finite.
-
-    ``rand`` returns multiples of half the machine precision from 0 to just below 1, and the bounds
-    are the outermost two inside: 0 alone is moved. 16-bit draws would be too coarse.
-    """
-    dtype = torch.promote_types(like.dtype, torch.float32)
-    half_eps = torch.finfo(dtype).eps / 2
-    return torch.rand_like(like, dtype=dtype).clamp(half_eps, 1 - half_eps)

@@ -10,13 +10,10 @@ import torch
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from setwise import values
-from setwise.features import Categorical, Features
+from setwise.features import Features
 from setwise.models.autoencoder import SetAutoencoder
 from setwise.models.deep_sets import check_floats, check_size
 
-# Of probability, for what never occurs: its logit stays finite.
-_RARE = 1e-3
 # Most of them, from one start; it usually comes to rest before.
 _ROUNDS = 50
 # Deviation up to which a feature hardly varies: it is not magnified.
@@ -45,16 +42,18 @@ def find_prototypes(sets: Tensor, features: Features, *, starts: int = 8, seed: 
     check_sets(sets, features)
     check_size("starts", starts)
     generator = torch.Generator().manual_seed(seed)
-    average = sets.mean((0, 1))
+    average = features.average(sets.flatten(0, 1), dim=0)
     found = []
     for start in torch.randperm(len(sets), generator=generator)[:starts].tolist():
         # In an order of our own: that of the elements of a set must not tell outputs apart.
         order = torch.randperm(sets.shape[1], generator=generator)
-        centres = (sets[start, order] + average) / 2
+        first = sets[start, order]
+        centres = features.average(torch.stack([first, average.expand_as(first)]), dim=0)
         own, cost = _paired(sets, centres, features)
         for _ in range(_ROUNDS):
             before = own
-            centres = sets.gather(1, own.unsqueeze(-1).expand_as(sets)).mean(0)
+            given = sets.gather(1, own.unsqueeze(-1).expand_as(sets))
+            centres = features.average(given, dim=0)
             own, cost = _paired(sets, centres, features)
             if own.equal(before):
                 break
@@ -128,21 +127,13 @@ def check_sets(sets: Tensor, features: Features, name: str = "sets") -> None:
         raise ValueError(
             f"{name}: expected at least one, of shape [S, N, F], got {tuple(sets.shape)}"
         )
-    for block, part in zip(features.blocks, features.split(sets), strict=True):
-        if block.targets_are_probabilities:
-            values.require(name, part, 0.0, 1.0, "must be probabilities in [0, 1]")
+    features.check_targets(name, sets)
 
 
 def as_logits(elements: Tensor, features: Features) -> Tensor:
     """Outputs that stand for elements [*, F]; what never occurs in them is not ruled out."""
-    parts = []
-    for block, part in zip(features.blocks, features.split(elements), strict=True):
-        if isinstance(block, Categorical):
-            part = (1 - _RARE) * part + _RARE / block.width
-        elif block.targets_are_probabilities:
-            part = part.clamp(_RARE, 1 - _RARE)
-        parts.append(part)
-    return features.from_probs(torch.cat(parts, dim=-1))
+    parts = zip(features.blocks, features.split(elements), strict=True)
+    return torch.cat([block.soft_logits(part) for block, part in parts], dim=-1)
 
 
 def _paired(sets: Tensor, centres: Tensor, features: Features) -> tuple[Tensor, float]:

@@ -3,16 +3,19 @@
 The `planning` extra brings Fast Downward; everything but the search works without it.
 """
 
-from setwise.planning.blocks import BlocksDomain
-from setwise.planning.domain import Coder, Domain
 from setwise.planning.downward import Outcome, Search, find_executable, search
 from setwise.planning.exact import shortest_length
 from setwise.planning.failures import Failure, failure_of
 from setwise.planning.graph import LatentGraph, latent_graph
-from setwise.planning.instances import Problem, random_problems, read_problems, write_problems
-from setwise.planning.latent import LatentHealth, encode_states, latent_health
-from setwise.planning.latplan import LatentPlanner, Result, replay
-from setwise.planning.puzzle import PuzzleDomain
+from setwise.planning.instances import (
+    Problem,
+    problems_for,
+    random_problems,
+    read_problems,
+    write_problems,
+)
+from setwise.planning.latent import Coder, LatentHealth, encode_states, latent_health
+from setwise.planning.latplan import LatentPlanner, PlanningResult, replay
 from setwise.planning.sas import (
     Encoding,
     identifying_bits,
@@ -23,9 +26,7 @@ from setwise.planning.sas import (
 from setwise.planning.validate import Fault, FaultKind, Report, validate
 
 __all__ = [
-    "BlocksDomain",
     "Coder",
-    "Domain",
     "Encoding",
     "Failure",
     "Fault",
@@ -34,10 +35,9 @@ __all__ = [
     "LatentHealth",
     "LatentPlanner",
     "Outcome",
+    "PlanningResult",
     "Problem",
-    "PuzzleDomain",
     "Report",
-    "Result",
     "Search",
     "encode_states",
     "failure_of",
@@ -45,6 +45,7 @@ __all__ = [
     "identifying_bits",
     "latent_graph",
     "latent_health",
+    "problems_for",
     "random_problems",
     "read_problems",
     "replay",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from setwise.planning.downward import Outcome
-from setwise.planning.latplan import Result
+from setwise.planning.latplan import PlanningResult
 from setwise.planning.validate import FaultKind
 
 
@@ -24,7 +24,7 @@ class Failure(StrEnum):
     ILLEGAL_STEP = "illegal step"
 
 
-def failure_of(result: Result) -> Failure | None:
+def failure_of(result: PlanningResult) -> Failure | None:
     """The class of a failure; None if the plan is valid."""
     if result.outcome is Outcome.UNKNOWN_INIT:
         return Failure.UNKNOWN_INIT

@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.planning.domain import Domain, WordedDomain
 from setwise.planning.validate import legal_state
+from setwise.worlds import World
+from setwise.worlds.rows import row_keys
 
 _ATTEMPTS = 1000  # at each problem, before it is said that there are too few
 
@@ -40,7 +41,7 @@ class Problem:
 
 
 def random_problems(
-    domain: Domain,
+    world: World,
     steps: int,
     count: int,
     seed: int,
@@ -54,8 +55,8 @@ def random_problems(
     end back to its beginning, or the other way if the start is the ``init``. The shortest plan may
     be shorter than the walk. The objects come in random order.
 
-    >>> from setwise.planning.puzzle import PuzzleDomain
-    >>> puzzle = PuzzleDomain()
+    >>> from setwise.worlds import PuzzleWorld
+    >>> puzzle = PuzzleWorld()
     >>> [problem] = random_problems(puzzle, steps=7, count=1, seed=0, start=puzzle.goal())
     >>> problem.name, puzzle.configuration_of(problem.init).tolist()
     ('puzzle-3x3-7-00', [4, 3, 1, 0, 5, 2, 6, 7, 8])
@@ -66,28 +67,35 @@ def random_problems(
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise ValueError(f"{name}: expected a whole number, at least 0, got {number!r}")
     bits = np.random.PCG64([seed, steps, *b"problems"])
-    starts = domain.sample(count, seed) if start is None else start.expand(count, -1)
+    starts = world.sample(count, seed) if start is None else start.expand(count, -1)
     problems: list[Problem] = []
     known: set[tuple[bytes, bytes]] = set()
     for number, first in enumerate(starts):
         for _ in range(_ATTEMPTS):
-            last = _walk(domain, first, steps, bits)
+            last = _walk(world, first, steps, bits)
             if last is None or (key := (_key(first), _key(last))) in known:
                 continue
             known.add(key)
             init, goal = (last, first) if start_is == "goal" else (first, last)
-            sets = [_in_random_order(domain.objects(state), bits) for state in (init, goal)]
-            problems.append(Problem(f"{domain.name}-{steps}-{number:02d}", *sets))
+            sets = [_in_random_order(world.objects(state), bits) for state in (init, goal)]
+            problems.append(Problem(f"{world.name}-{steps}-{number:02d}", *sets))
             break
         else:
             raise ValueError(
                 f"count: found no more than {number} distinct problems of {steps} steps in "
-                f"{domain.name}; ask for fewer"
+                f"{world.name}; ask for fewer"
             )
     return problems
 
 
-def read_problems(text: str, domain: Domain, source: str = "the problems") -> list[Problem]:
+def problems_for(world: World, steps: int, count: int, seed: int) -> list[Problem]:
+    """The problems of a world by random walks: back to its start, or from any state onwards."""
+    start = world.start()
+    start_is: Literal["init", "goal"] = "init" if start is None else "goal"
+    return random_problems(world, steps, count, seed, start=start, start_is=start_is)
+
+
+def read_problems(text: str, world: World, source: str = "the problems") -> list[Problem]:
     """The problems in JSON; what is wrong with them is said with the place where it is."""
     try:
         data = json.loads(text)
@@ -96,8 +104,8 @@ def read_problems(text: str, domain: Domain, source: str = "the problems") -> li
     if isinstance(data, dict) and "problems" in data:
         if unknown := set(data) - {"domain", "problems"}:
             raise ValueError(f"{source}: expected domain and problems, got also {sorted(unknown)}")
-        if (given := data.get("domain", domain.name)) != domain.name:
-            raise ValueError(f"{source}: domain: expected {domain.name!r}, got {given!r}")
+        if (given := data.get("domain", world.name)) != world.name:
+            raise ValueError(f"{source}: domain: expected {world.name!r}, got {given!r}")
         data = data["problems"]
     items = [data] if isinstance(data, dict) else data
     if not isinstance(items, list) or not items:
@@ -107,7 +115,7 @@ def read_problems(text: str, domain: Domain, source: str = "the problems") -> li
         )
     problems: dict[str, Problem] = {}
     for number, item in enumerate(items):
-        problem = _problem(item, domain, f"{source}: problem {number}", number)
+        problem = _problem(item, world, f"{source}: problem {number}", number)
         if problem.name in problems:
             raise ValueError(
                 f"{source}: problem {number}: name: {problem.name!r:.60} is that of problem "
@@ -117,28 +125,28 @@ def read_problems(text: str, domain: Domain, source: str = "the problems") -> li
     return list(problems.values())
 
 
-def write_problems(problems: Iterable[Problem], domain: Domain) -> str:
+def write_problems(problems: Iterable[Problem], world: World) -> str:
     """JSON that `read_problems` takes, one problem a line; states as configurations."""
     lines = [
         json.dumps(
             {
                 "name": problem.name,
-                "init": domain.configuration_of(problem.init).tolist(),
-                "goal": domain.configuration_of(problem.goal).tolist(),
+                "init": world.configuration_of(problem.init).tolist(),
+                "goal": world.configuration_of(problem.goal).tolist(),
             }
         )
         for problem in problems
     ]
     body = ",\n  ".join(lines)
-    return f'{{"domain": {json.dumps(domain.name)}, "problems": [\n  {body}\n]}}\n'
+    return f'{{"domain": {json.dumps(world.name)}, "problems": [\n  {body}\n]}}\n'
 
 
-def _problem(item: Any, domain: Domain, place: str, number: int) -> Problem:
+def _problem(item: Any, world: World, place: str, number: int) -> Problem:
     if not isinstance(item, dict):
         raise ValueError(f'{place}: expected {{"init": ..., "goal": ...}}, got {item!r:.60}')
     if unknown := set(item) - {"name", "init", "goal"}:
         raise ValueError(f"{place}: expected name, init and goal, got also {sorted(unknown)}")
-    name = item.get("name", f"{domain.name}-{number:02d}")
+    name = item.get("name", f"{world.name}-{number:02d}")
     if not isinstance(name, str):
         raise ValueError(f"{place}: name: expected a text, got {name!r:.60}")
     if not name.strip() or not name.isprintable() or set(name) & set("/\\"):
@@ -149,23 +157,25 @@ def _problem(item: Any, domain: Domain, place: str, number: int) -> Problem:
     for end in ("init", "goal"):
         if end not in item:
             raise ValueError(f"{place}: {end} is missing")
-        ends.append(_state(item[end], domain, f"{place}: {end}"))
+        ends.append(_state(item[end], world, f"{place}: {end}"))
     return Problem(name, *ends)
 
 
-def _state(given: Any, domain: Domain, place: str) -> Tensor:
+def _state(given: Any, world: World, place: str) -> Tensor:
     """The objects [N, F] of a state in either form."""
-    if isinstance(given, dict) and isinstance(domain, WordedDomain):
+    if isinstance(given, dict):
         try:
-            return domain.objects(domain.from_words(given))
+            return world.objects(world.from_words(given))
         except ValueError as error:
-            raise ValueError(f"{place}: no legal state of {domain.name}: {error}") from error
+            raise ValueError(f"{place}: no legal state of {world.name}: {error}") from error
     rows = given if isinstance(given, list) else []
     if rows and all(type(number) is int for number in rows):
         try:
-            return domain.objects(torch.tensor(rows))
+            configuration = torch.tensor(rows)
+            world.index(configuration)  # an error if it is none
+            return world.objects(configuration)
         except ValueError as error:
-            raise ValueError(f"{place}: no legal state of {domain.name}: {error}") from error
+            raise ValueError(f"{place}: no legal state of {world.name}: {error}") from error
     if not rows or not all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows):
         raise ValueError(
             f"{place}: expected a list of whole numbers, a configuration, or a list of objects, "
@@ -176,15 +186,15 @@ def _state(given: Any, domain: Domain, place: str) -> Tensor:
             if type(number) not in (int, float):
                 raise ValueError(f"{place}: objects: expected numbers, got {number!r:.60}")
     objects = torch.tensor(rows, dtype=torch.float32)
-    legal_state(domain, place, objects)
+    legal_state(world, place, objects)
     return objects
 
 
-def _walk(domain: Domain, start: Tensor, steps: int, bits: np.random.PCG64) -> Tensor | None:
+def _walk(world: World, start: Tensor, steps: int, bits: np.random.PCG64) -> Tensor | None:
     """Where a walk ends that never comes back; None if it had to stop before."""
     here, seen = start, {_key(start)}
     for _ in range(steps):
-        after, legal = domain.successors(here)
+        after, legal = world.successors(here)
         options = [state for state in after[legal] if _key(state) not in seen]
         if not options:
             return None
@@ -198,4 +208,5 @@ def _in_random_order(objects: Tensor, bits: np.random.PCG64) -> Tensor:
 
 
 def _key(configuration: Tensor) -> bytes:
-    return configuration.numpy().tobytes()
+    [key] = row_keys(configuration)
+    return key

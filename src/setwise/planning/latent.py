@@ -1,6 +1,7 @@
 """Codes of all states, and whether a planner can rely on them.
 
-Legend: S states, C numbers of a configuration, N objects, F features, L bits.
+Legend: S states, C numbers of a configuration, N objects, F features, U distinct objects, L bits of
+a code, B sets.
 
 A plan over codes can be right only if different states have different codes, if the order of the
 objects does not change the code, and if the decoder brings back what was encoded.
@@ -10,18 +11,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from setwise.data.sets import shuffle_sets
-from setwise.planning.domain import Coder, CountedCoder, CountedDomain, Domain
 from setwise.planning.graph import distinct_rows
+from setwise.worlds import World
 
 _EXAMPLES = 5  # named in a report
 _CHUNK = 8192  # states at once; bounds the memory
+
+
+class Coder(Protocol):
+    """A model between sets and codes, such as `SetAutoencoder`."""
+
+    def encode(self, sets: Tensor) -> Tensor:
+        """[B, N, F] -> bool [B, L], whatever the order of the objects."""
+        ...
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """bool [B, L] -> outputs [B, N, F]."""
+        ...
+
+
+@runtime_checkable
+class CountedCoder(Protocol):
+    """A model that encodes counts of known objects as well."""
+
+    def encode_counts(self, counts: Tensor, elements: Tensor) -> Tensor:
+        """Counts [B, U] of objects [U, F] -> bool [B, L]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -64,22 +86,23 @@ class LatentHealth:
 
 
 def encode_states(
-    model: Coder, domain: Domain, configurations: Tensor, chunk: int = _CHUNK
+    model: Coder, world: World, configurations: Tensor, chunk: int = _CHUNK
 ) -> Tensor:
     """The codes, bool [S, L] on the CPU, of configurations [S, C].
 
-    If few distinct objects exist in the domain, and the model can count them, each object passes
+    If few distinct objects exist in the world, and the model can count them, each object passes
     the element-wise layers of the encoder once instead of once a state.
     """
     device = device_of(model)
     codes = []
-    if isinstance(model, CountedCoder) and isinstance(domain, CountedDomain):
-        elements = domain.elements().to(device)
+    elements = world.elements() if isinstance(model, CountedCoder) else None
+    if isinstance(model, CountedCoder) and elements is not None:
+        elements = elements.to(device)
         for part in configurations.split(chunk):
-            codes.append(model.encode_counts(domain.counts(part).to(device), elements).cpu())
+            codes.append(model.encode_counts(world.counts(part).to(device), elements).cpu())
     else:
         for part in configurations.split(chunk):
-            codes.append(model.encode(domain.objects(part).to(device)).cpu())
+            codes.append(model.encode(world.objects(part).to(device)).cpu())
     return torch.cat(codes)
 
 
@@ -93,7 +116,7 @@ def decode_codes(model: Coder, codes: Tensor, chunk: int = _CHUNK) -> Iterator[T
 
 def latent_health(
     model: Coder,
-    domain: Domain,
+    world: World,
     configurations: Tensor | None = None,
     *,
     codes: Tensor | None = None,
@@ -107,9 +130,9 @@ def latent_health(
     ``codes`` are those of `encode_states`, if they are at hand. Of the states, ``permuted`` drawn
     by the seed are encoded again in so many random orders of their objects.
     """
-    configurations = domain.configurations() if configurations is None else configurations
+    configurations = world.states() if configurations is None else configurations
     if codes is None:
-        codes = encode_states(model, domain, configurations, chunk)
+        codes = encode_states(model, world, configurations, chunk)
     first, node_of = distinct_rows(codes.numpy())
     shared = np.bincount(node_of)[node_of] > 1
     generator = torch.Generator().manual_seed(seed)
@@ -117,10 +140,10 @@ def latent_health(
     flips = torch.zeros(len(some), dtype=torch.int64)
     for _ in range(permutations):
         flips = flips.maximum(
-            _flips(model, domain, configurations[some], codes[some], generator, chunk)
+            _flips(model, world, configurations[some], codes[some], generator, chunk)
         )
     parts = zip(decode_codes(model, codes, chunk), configurations.split(chunk), strict=True)
-    recovered = torch.cat([domain.recovers(outputs, part) for outputs, part in parts])
+    recovered = torch.cat([world.recovers(outputs, part) for outputs, part in parts])
     return LatentHealth(
         states=len(codes),
         codes=len(first),
@@ -138,7 +161,7 @@ def latent_health(
 
 def _flips(
     model: Coder,
-    domain: Domain,
+    world: World,
     configurations: Tensor,
     codes: Tensor,
     generator: torch.Generator,
@@ -148,7 +171,7 @@ def _flips(
     device = device_of(model)
     found = []
     for part, expected in zip(configurations.split(chunk), codes.split(chunk), strict=True):
-        objects = shuffle_sets(domain.objects(part), generator)
+        objects = shuffle_sets(world.objects(part), generator)
         found.append((model.encode(objects.to(device)).cpu() != expected).sum(-1))
     return torch.cat(found) if found else torch.zeros(0, dtype=torch.int64)
 

@@ -4,7 +4,9 @@ Legend: S states, K distinct codes, L bits, P states of a plan, N objects, F fea
 
 This is Latplan's AMA1 (Asai and Fukunaga, 2018) on sets of objects: all states and transitions are
 encoded once; a classical planner finds a shortest way between two codes; the codes along it are
-decoded into objects, and these are held against the domain.
+decoded into objects, and these are held against the world.
+
+Nothing else encodes, examines, searches and decodes: `LatentPlanner` is the one place.
 """
 
 from __future__ import annotations
@@ -21,15 +23,22 @@ import torch
 from torch import Tensor
 
 from setwise.planning import sas
-from setwise.planning.domain import Coder, Domain
 from setwise.planning.downward import Outcome, Search, search
 from setwise.planning.graph import LatentGraph, latent_graph
-from setwise.planning.latent import decode_codes, device_of, encode_states
+from setwise.planning.latent import (
+    Coder,
+    LatentHealth,
+    decode_codes,
+    device_of,
+    encode_states,
+    latent_health,
+)
 from setwise.planning.validate import Report, legal_state, validate
+from setwise.worlds import World
 
 
 @dataclass(frozen=True)
-class Result:
+class PlanningResult:
     """One problem: what was found and whether it is right."""
 
     outcome: Outcome
@@ -68,28 +77,26 @@ class Result:
 
 
 class LatentPlanner:
-    """A model and a domain, made ready for any number of problems.
+    """A model and a world, made ready for any number of problems.
 
     All states are encoded and the operators written once, in a temporary directory under
     ``directory``, which needs room for the text twice; close the planner, or use it in a ``with``,
-    to remove it. ``codes`` [S, L] of all configurations may be given if they are at hand.
+    to remove it. ``codes`` [S, L] are those of all states, ``graph`` what the planner searches.
     """
 
     def __init__(
         self,
         model: Coder,
-        domain: Domain,
+        world: World,
         *,
         encoding: sas.Encoding = "index",
-        codes: Tensor | None = None,
         directory: Path | None = None,
     ) -> None:
-        self.model, self.domain = model, domain
+        self.model, self.world = model, world
         clock = _Clock()
-        if codes is None:
-            codes = encode_states(model, domain, domain.configurations())
+        self.codes = encode_states(model, world, world.states())
         clock.lap("encode")
-        self.graph = latent_graph(codes.numpy(), domain.transitions().numpy())
+        self.graph = latent_graph(self.codes.numpy(), world.transitions().numpy())
         self._states_per_node = self.graph.states_per_node()
         clock.lap("graph")
         self._variables = sas.variables_of(self.graph, encoding)
@@ -114,6 +121,10 @@ class LatentPlanner:
     ) -> None:
         self.close()
 
+    def health(self) -> LatentHealth:
+        """What the codes are worth; see `latent_health`."""
+        return latent_health(self.model, self.world, codes=self.codes)
+
     def solve(
         self,
         init: Tensor,
@@ -123,11 +134,11 @@ class LatentPlanner:
         seconds: float = 300.0,
         memory_mb: int = 6000,
         executable: str | Path | None = None,
-    ) -> Result:
+    ) -> PlanningResult:
         """From one set of objects [N, F] to another, in any order. See `search` for the options."""
         init, goal = init.cpu(), goal.cpu()
         for name, objects in (("init", init), ("goal", goal)):
-            legal_state(self.domain, name, objects)
+            legal_state(self.world, name, objects)
         clock = _Clock()
         codes = self.model.encode(torch.stack([init, goal]).to(device_of(self.model))).cpu()
         clock.lap("encode")
@@ -157,12 +168,12 @@ class LatentPlanner:
         except ValueError as error:
             return _without_plan(Outcome.ERROR, str(error), found, clock)
         codes = torch.from_numpy(self.graph.codes[path])
-        states = torch.cat([self.domain.read(out) for out in decode_codes(self.model, codes)])
+        states = torch.cat([self.world.read(out) for out in decode_codes(self.model, codes)])
         clock.lap("decode")
-        report = validate(self.domain, states, init, goal)
+        report = validate(self.world, states, init, goal)
         clock.lap("validate")
         shared = [at for at, node in enumerate(path) if self._states_per_node[node] > 1]
-        return Result(
+        return PlanningResult(
             found.outcome, found.reason, codes, states, report, shared, found, clock.seconds
         )
 
@@ -183,8 +194,10 @@ def replay(graph: LatentGraph, plan: Sequence[str], init: int, goal: int) -> lis
     return path
 
 
-def _without_plan(outcome: Outcome, reason: str, found: Search | None, clock: _Clock) -> Result:
-    return Result(outcome, reason, None, None, None, [], found, clock.seconds)
+def _without_plan(
+    outcome: Outcome, reason: str, found: Search | None, clock: _Clock
+) -> PlanningResult:
+    return PlanningResult(outcome, reason, None, None, None, [], found, clock.seconds)
 
 
 class _Clock:

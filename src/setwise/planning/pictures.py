@@ -2,7 +2,7 @@
 
 Legend: P states of a plan, k pictures between two of them, H, W height and width of a picture.
 
-Nothing here knows of a domain: pictures [P, H, W, 3] of the states come ready, with a line of text
+Nothing here knows of a world: pictures [P, H, W, 3] of the states come ready, with a line of text
 for each.
 """
 
@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from setwise.files import whole_file
+from setwise.worlds.drawing import Pictures
 
-Pictures = NDArray[np.uint8]  # [.., H, W, 3]
 # From the number of a step to the pictures [k, H, W, 3] between the state before and that after.
 Between = Callable[[int], Pictures]
 

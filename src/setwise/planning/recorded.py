@@ -17,7 +17,7 @@ from typing import Any
 
 from PIL import Image
 
-from setwise.planning.pictures import Pictures
+from setwise.worlds.drawing import Pictures
 
 PLAN = "plan.json"
 

@@ -11,52 +11,44 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from setwise import environment
-from setwise.experiments import store
-from setwise.experiments.config import Config, Loss, PuzzleData, config_from
-from setwise.planning.domain import Domain
+from setwise.experiments import records, store
+from setwise.experiments.config import Config, config_from
 from setwise.planning.failures import failure_of
-from setwise.planning.instances import Problem, random_problems
-from setwise.planning.latent import LatentHealth, device_of, encode_states, latent_health
-from setwise.planning.latplan import LatentPlanner, Result
+from setwise.planning.instances import Problem, problems_for
+from setwise.planning.latent import LatentHealth, device_of
+from setwise.planning.latplan import LatentPlanner, PlanningResult
 from setwise.planning.learned import LearnedSpace
-from setwise.planning.puzzle import PuzzleDomain
 from setwise.planning.sas import Encoding
 
-PLANNED_LOSSES: tuple[Loss, ...] = ("SH", "A1H")
-
 # Told of every problem: the scenario, its number from 1, and what became of it.
-Watch = Callable[["Scenario", int, Result], None]
+Watch = Callable[["Scenario", int, PlanningResult], None]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Problems by random walks of so many steps: back to the goal of the puzzle, or, in the
-    Blocksworld, from a random state onwards."""
+    """So many problems by random walks of so many steps, in a kind of world; see `problems_for`."""
 
-    domain: Literal["puzzle", "blocks"]
+    name: str
+    world: str
     steps: int
     problems: int
 
-    @property
-    def name(self) -> str:
-        return f"{self.domain}-{self.steps}"
-
     def fits(self, config: Config) -> bool:
-        """Whether a network was trained on states of this domain."""
-        return (self.domain == "puzzle") == isinstance(config.data, PuzzleData)
+        """Whether a network was trained on states of such a world."""
+        return config.data.world_kind == self.world
 
 
 PAPER = {
     scenario.name: scenario
     for scenario in (
-        *(Scenario("puzzle", steps, 20) for steps in (7, 14)),
-        *(Scenario("blocks", steps, 10) for steps in (3, 7, 14)),
+        *(Scenario(f"puzzle-{steps}", "puzzle", steps, 20) for steps in (7, 14)),
+        *(Scenario(f"blocks-{steps}", "blocksworld", steps, 10) for steps in (3, 7, 14)),
     )
 }
 # Of the 2 x 3 puzzle, which has fewer states within so few steps.
@@ -64,7 +56,7 @@ QUICK = {name: replace(PAPER[name], problems=5) for name in ("puzzle-7", "puzzle
 
 
 @dataclass(frozen=True)
-class Settings:
+class PlanningSettings:
     """How problems are drawn and solved."""
 
     encoding: Encoding = "index"
@@ -73,31 +65,22 @@ class Settings:
 
 
 # What a record is of.
-Done = tuple[Config, Scenario, Settings]
-
-
-def problems_of(domain: Domain, scenario: Scenario, seed: int) -> list[Problem]:
-    """The problems of a scenario, the same for every network."""
-    start = domain.goal() if isinstance(domain, PuzzleDomain) else None
-    return random_problems(
-        domain,
-        scenario.steps,
-        scenario.problems,
-        seed,
-        start=start,
-        start_is="init" if start is None else "goal",
-    )
+Done = tuple[Config, Scenario, PlanningSettings]
 
 
 def unsolved(
-    table: str, config: Config, scenarios: Iterable[Scenario], results: Path, settings: Settings
+    table: str,
+    config: Config,
+    scenarios: Iterable[Scenario],
+    results: Path,
+    settings: PlanningSettings,
 ) -> list[Scenario]:
     """The scenarios that fit a network and have no record of it."""
     return _left(config, scenarios, settings, _recorded(table, results))
 
 
 def finished(
-    table: str, scenarios: Sequence[Scenario], results: Path, settings: Settings
+    table: str, scenarios: Sequence[Scenario], results: Path, settings: PlanningSettings
 ) -> set[Config]:
     """The networks that have a record of every scenario that fits them."""
     done = _recorded(table, results)
@@ -106,11 +89,11 @@ def finished(
 
 def _recorded(table: str, results: Path) -> set[Done]:
     """What was done, not its name: fields that a later version adds take their defaults."""
-    return {_done(record["config"]) for record in store.read(results / f"{table}.jsonl")}
+    return {_done(record["config"]) for record in records.read(results / f"{table}.jsonl")}
 
 
 def _left(
-    config: Config, scenarios: Iterable[Scenario], settings: Settings, done: set[Done]
+    config: Config, scenarios: Iterable[Scenario], settings: PlanningSettings, done: set[Done]
 ) -> list[Scenario]:
     fitting = [scenario for scenario in scenarios if scenario.fits(config)]
     return [scenario for scenario in fitting if (config, scenario, settings) not in done]
@@ -122,26 +105,26 @@ def plan_network(
     scenarios: Sequence[Scenario],
     results: Path,
     *,
-    settings: Settings,
+    settings: PlanningSettings,
     commit: str | None = None,
     watch: Watch = lambda scenario, number, result: None,
 ) -> list[dict[str, Any]]:
     """Plan with one network, and add a record for every scenario to ``results/<table>.jsonl``."""
     began = time.monotonic()
-    codes = encode_states(space.model, space.domain, space.domain.configurations())
-    health = latent_health(space.model, space.domain, codes=codes)
-    records = []
-    with LatentPlanner(space.model, space.domain, encoding=settings.encoding, codes=codes) as ready:
+    new = []
+    with LatentPlanner(space.model, space.world, encoding=settings.encoding) as planner:
+        health = planner.health()
         # What is done once for all scenarios is charged to all of them alike.
         once = (time.monotonic() - began) / max(1, len(scenarios))
         for scenario in scenarios:
             began, found = time.monotonic(), []
-            for problem in problems_of(space.domain, scenario, settings.seed):
-                result = ready.solve(problem.init, problem.goal, heuristic=settings.heuristic)
+            walks = (scenario.steps, scenario.problems, settings.seed)
+            for problem in problems_for(space.world, *walks):
+                result = planner.solve(problem.init, problem.goal, heuristic=settings.heuristic)
                 found.append((problem, result))
                 watch(scenario, len(found), result)
             seconds = once + time.monotonic() - began
-            record = record_of(table, space.config, scenario, settings, found, health)
+            record = planning_record(table, space.config, scenario, settings, found, health)
             record |= {
                 "members": 1,
                 "seconds": round(seconds, 2),
@@ -149,16 +132,16 @@ def plan_network(
                 "environment": environment.describe(device_of(space.model), commit),
             }
             store.append(results / f"{table}.jsonl", [record])
-            records.append(record)
-    return records
+            new.append(record)
+    return new
 
 
-def record_of(
+def planning_record(
     table: str,
     config: Config,
     scenario: Scenario,
-    settings: Settings,
-    found: Sequence[tuple[Problem, Result]],
+    settings: PlanningSettings,
+    found: Sequence[tuple[Problem, PlanningResult]],
     health: LatentHealth,
 ) -> dict[str, Any]:
     """What a record says of the problems themselves; where they were solved is added to it."""
@@ -166,8 +149,9 @@ def record_of(
     reports = [result.report for result in results if result.report is not None]
     told = described(table, config, scenario, settings)
     return {
+        "schema": records.SCHEMA,
         "run": _identity(told),
-        "table": table,
+        "experiment": table,
         "scenario": scenario.name,
         "loss": config.loss,
         "seed": config.seed,
@@ -184,7 +168,7 @@ def record_of(
     }
 
 
-def _problem_record(problem: Problem, result: Result) -> dict[str, Any]:
+def _problem_record(problem: Problem, result: PlanningResult) -> dict[str, Any]:
     report, failure = result.report, failure_of(result)
     return {
         "name": problem.name,
@@ -201,14 +185,16 @@ def _problem_record(problem: Problem, result: Result) -> dict[str, Any]:
     }
 
 
-def described(table: str, config: Config, scenario: Scenario, settings: Settings) -> dict[str, Any]:
+def described(
+    table: str, config: Config, scenario: Scenario, settings: PlanningSettings
+) -> dict[str, Any]:
     """Everything that decides a record: how the network was trained, and what is planned."""
-    trained = asdict(config)
-    return trained | {
-        "table": table,
+    walks = {"world": scenario.world, "steps": scenario.steps, "problems": scenario.problems}
+    return config.as_dict() | {
+        "experiment": table,
         "scenario": scenario.name,
-        "trained": {"table": config.table, "scenario": config.scenario},
-        "planning": asdict(scenario) | asdict(settings),
+        "trained": {"experiment": config.experiment, "scenario": config.scenario},
+        "planning": walks | asdict(settings),
     }
 
 
@@ -216,9 +202,9 @@ def _done(told: dict[str, Any]) -> Done:
     """The way back from `described`."""
     trained = {name: told[name] for name in told if name not in ("trained", "planning")}
     planning = dict(told["planning"])
-    names = [field.name for field in fields(Scenario) if field.name in planning]
-    scenario = Scenario(**{name: planning.pop(name) for name in names})
-    return config_from(trained | told["trained"]), scenario, Settings(**planning)
+    walks = {name: planning.pop(name) for name in ("world", "steps", "problems")}
+    scenario = Scenario(told["scenario"], **walks)
+    return config_from(trained | told["trained"]), scenario, PlanningSettings(**planning)
 
 
 def _identity(told: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 Legend: P states of a plan, N objects, F features, C numbers of a configuration.
 
 A plan of n steps has the states 0 to n, and step k leads from state k - 1 to state k. Nothing here
-knows of codes or networks: a plan is what was decoded, and is held against the domain alone.
+knows of codes or networks: a plan is what was decoded, and is held against the world alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import Tensor
 
-from setwise.planning.domain import Domain
 from setwise.planning.exact import shortest_length
+from setwise.worlds import World
 
 
 class FaultKind(StrEnum):
@@ -79,15 +79,15 @@ class Report:
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 
-def validate(domain: Domain, states: Tensor, init: Tensor, goal: Tensor) -> Report:
+def validate(world: World, states: Tensor, init: Tensor, goal: Tensor) -> Report:
     """Judge the decoded states [P, N, F] of a plan from ``init`` to ``goal``, [N, F] each.
 
     All are sets of objects, in any order. Steps from or to an illegal state are not judged: the
     plan is invalid already.
 
     >>> import torch
-    >>> from setwise.planning.puzzle import PuzzleDomain
-    >>> puzzle = PuzzleDomain(2, 2)
+    >>> from setwise.worlds import PuzzleWorld
+    >>> puzzle = PuzzleWorld(2, 2)
     >>> plan = torch.tensor([[0, 1, 2, 3], [1, 0, 2, 3], [3, 1, 2, 0]])
     >>> objects = puzzle.objects(plan)
     >>> print(validate(puzzle, objects[:2], objects[0], objects[1]))
@@ -100,12 +100,12 @@ def validate(domain: Domain, states: Tensor, init: Tensor, goal: Tensor) -> Repo
             f"states: expected shape [states, objects, features], at least one state, "
             f"got {tuple(states.shape)}"
         )
-    start, end = legal_state(domain, "init", init), legal_state(domain, "goal", goal)
-    read, faults = _read_all(domain, states)
+    start, end = legal_state(world, "init", init), legal_state(world, "goal", goal)
+    read, faults = _read_all(world, states)
     for step, (before, after) in enumerate(pairwise(read), start=1):
-        if before is None or after is None or bool(domain.is_legal_move(before, after)):
+        if before is None or after is None or bool(world.is_legal_move(before, after)):
             continue
-        reason = domain.explain(before, after)
+        reason = world.explain(before, after)
         faults.append(Fault(FaultKind.ILLEGAL_STEP, step, reason))
     last = len(read) - 1
     for kind, at, wanted in ((FaultKind.WRONG_INIT, 0, start), (FaultKind.WRONG_GOAL, last, end)):
@@ -114,27 +114,27 @@ def validate(domain: Domain, states: Tensor, init: Tensor, goal: Tensor) -> Repo
             reason = f"expected {wanted.tolist()}, got {found.tolist()}"
             faults.append(Fault(kind, at, reason))
     configurations = [None if one is None else one.tolist() for one in read]
-    return Report(configurations, faults, last, shortest_length(domain, start, end))
+    return Report(configurations, faults, last, shortest_length(world, start, end))
 
 
-def legal_state(domain: Domain, name: str, objects: Tensor) -> Tensor:
+def legal_state(world: World, name: str, objects: Tensor) -> Tensor:
     """The configuration [C] of objects [N, F] that a user gave under a name; an error if none."""
     try:
-        return domain.configuration_of(objects)
+        return world.configuration_of(objects)
     except ValueError as error:
-        raise ValueError(f"{name}: no legal state of {domain.name}: {error}") from error
+        raise ValueError(f"{name}: no legal state of {world.name}: {error}") from error
 
 
-def _read_all(domain: Domain, states: Tensor) -> tuple[list[Tensor | None], list[Fault]]:
+def _read_all(world: World, states: Tensor) -> tuple[list[Tensor | None], list[Fault]]:
     """The configuration of each state, and a fault for each that has none."""
     read: list[Tensor | None] = []
     faults = []
     for number, objects in enumerate(states):
         try:
-            read.append(domain.configuration_of(objects))
+            read.append(world.configuration_of(objects))
         except ValueError as error:
             read.append(None)
-            nearest, distance = domain.nearest(objects)
+            nearest, distance = world.nearest(objects)
             faults.append(
                 Fault(
                     FaultKind.ILLEGAL_STATE, number, str(error), nearest.tolist(), float(distance)

@@ -1,6 +1,6 @@
-"""Pictures of recorded runs: how they learned, and where they ended beside the paper.
+"""Pictures of an experiment: how its runs learned, and where they ended.
 
-Both have one panel a scenario, and the colour of a loss is the same in all of them.
+Both have one panel a scenario, and the colour of a loss is that of the experiment's sheet.
 """
 
 from __future__ import annotations
@@ -10,91 +10,104 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+from setwise.experiments.experiment import Sheet
+from setwise.experiments.records import Record
 from setwise.report import tables
-from setwise.report.labels import apart
-from setwise.report.paper import LOSS_NAMES, PaperTable, heading
-from setwise.report.tables import HELDOUT, Record
+from setwise.report.curves import are_shares, draw_curves, has_curves, learning_curves, name_ends
+from setwise.report.records import HELDOUT
 
-COLOURS = {"H": "tab:gray", "SH": "crimson", "A1H": "tab:blue", "H1H": "tab:orange"}
-STYLE: Any = {"font.size": 11, "axes.titlelocation": "left", "axes.titlesize": 10.5}
-# Metrics that are shares: drawn from 0 to 1, whatever was reached.
-RATES = ("success", HELDOUT)
-
-
-def has_curves(paper: PaperTable, records: Sequence[Record]) -> bool:
-    """Whether the table's number was measured while training."""
-    return all(record["history"].get(paper.metric) for record in records)
+Draw = Callable[[Sheet, Sequence[Record], Path], None]
+# Names and labels are anybody's: none of them is a formula.
+STYLE: Any = {
+    **{"font.size": 11, "axes.titlelocation": "left", "axes.titlesize": 10.5},
+    "text.parse_math": False,
+}
 
 
-def draw_curves(name: str, paper: PaperTable, records: Sequence[Record], path: Path) -> None:
-    """The table's number over the epochs: every run thin, the median of the seeds thick."""
-    measured = f" on {paper.curves_of}" if paper.curves_of else ""
+def pictures(sheet: Sheet, records: Sequence[Record]) -> dict[str, tuple[str, Draw]]:
+    """File names of the pictures of an experiment: what each shows, and what draws it."""
+    beside = f" beside {sheet.reference.source}" if sheet.reference else ""
+    found: dict[str, tuple[str, Draw]] = {
+        f"{sheet.name}-cells.png": (f"Every run of {sheet.name}{beside}", draw_cells)
+    }
+    if has_curves(sheet, records):
+        found[f"{sheet.name}-curves.png"] = f"How {sheet.name} was learned", draw_learning
+    return found
+
+
+def draw(sheet: Sheet, records: Sequence[Record], folder: Path) -> None:
+    """Draw all pictures of an experiment into a folder."""
+    for picture, (_, draw_picture) in pictures(sheet, records).items():
+        draw_picture(sheet, records, folder / picture)
+
+
+def draw_learning(sheet: Sheet, records: Sequence[Record], path: Path) -> None:
+    """What is compared over the epochs: every run thin, the median of the seeds thick."""
+    measured = f" on {sheet.curves_of}" if sheet.curves_of else ""
 
     def panel(axes: Any, scenario: str, found: Sequence[Record]) -> None:
-        ends: dict[str, float] = {}
-        for loss in tables.losses(found):
-            runs = [record["history"] for record in found if record["loss"] == loss]
-            look = {"color": COLOURS[loss], "zorder": 3 if loss == "SH" else 2}
-            for run in runs:
-                axes.plot(run["epoch"], run[paper.metric], lw=0.7, alpha=0.45, **look)
-            curves = [run[paper.metric] for run in runs]
-            middle = [median(values) for values in zip(*curves, strict=True)]
-            axes.plot(runs[0]["epoch"], middle, lw=2.6, **look)
-            ends[loss] = middle[-1]
+        curves = learning_curves(sheet, found)
+        draw_curves(axes, curves)
         axes.set_xlim(0, axes.dataLim.xmax)
-        _label_ends(axes, ends, paper.our_decimals)
+        if are_shares(sheet, curves):
+            axes.set_ylim(-0.04, 1.04)
+        name_ends(axes, curves, sheet.decimals, gap=0.09)
         axes.grid(alpha=0.3)
 
     _draw(
-        f"{heading(name)}. How it was learned",
+        f"{sheet.title}. How it was learned",
         f"epoch. Thin: one run{measured}, thick: the median of the runs, whose end is named.",
-        paper.metric_name,
-        paper,
+        sheet.metric_label,
+        sheet,
         records,
         path,
         panel,
     )
 
 
-def draw_cells(name: str, paper: PaperTable, records: Sequence[Record], path: Path) -> None:
-    """Where every run ended, a dot each, beside the number of the paper."""
-    with_heldout = paper.metric != HELDOUT and any(HELDOUT in r["metrics"] for r in records)
-    present = tables.losses(records)
+def draw_cells(sheet: Sheet, records: Sequence[Record], path: Path) -> None:
+    """Where every run ended, a dot each, beside the published number if there is one."""
+    with_heldout = sheet.metric != HELDOUT and any(HELDOUT in r["metrics"] for r in records)
+    present = tables.losses(sheet, records)
+    symbols = [sheet.losses[loss].symbol for loss in present]
+    shares = tables.are_shares(sheet, (tables.number(sheet, record) for record in records))
 
     def panel(axes: Any, scenario: str, found: Sequence[Record]) -> None:
         for row, loss in enumerate(present):
             runs = sorted((r for r in found if r["loss"] == loss), key=lambda r: r["seed"])
-            look: Any = {"color": COLOURS[loss], "marker": "o", "ls": "", "clip_on": False}
-            ends = [tables.number(paper, run) for run in runs]
+            colour = sheet.losses[loss].colour
+            look: Any = {"color": colour, "marker": "o", "ls": "", "clip_on": False}
+            ends = [tables.number(sheet, run) for run in runs]
             middle = row - 0.16 if with_heldout else row
             axes.plot(ends, _spread(middle, len(ends)), ms=5.5, mew=0, alpha=0.6, **look)
             if with_heldout:
-                heldout = [run["metrics"][HELDOUT] for run in runs]
+                heldout = [run["metrics"].get(HELDOUT, math.nan) for run in runs]
                 axes.plot(heldout, _spread(row + 0.2, len(runs)), ms=4.5, mfc="none", **look)
-            published = paper.value(loss, scenario)
+            published = sheet.published(loss, scenario)
             if published is not None:
                 axes.vlines(published, row - 0.42, row + 0.42, color="black", lw=1.7, zorder=3)
-        if paper.metric in RATES:
+        if shares:
             axes.set_xlim(-0.04, 1.04)
-        elif paper.better == "lower":
+        elif sheet.better == "lower":
             axes.set_xlim(left=0)
             axes.locator_params(axis="x", nbins=4)  # the numbers at its ticks may be long
         axes.set_ylim(len(present) - 0.5, -0.5)
-        axes.set_yticks(range(len(present)), present)
+        axes.set_yticks(range(len(present)), symbols)
         for label, loss in zip(axes.get_yticklabels(), present, strict=True):
-            label.set(color=COLOURS[loss], fontweight="bold")
+            label.set(color=sheet.losses[loss].colour, fontweight="bold")
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="x", alpha=0.3)
 
     heldout = ", open: the same run on held-out examples" if with_heldout else ""
+    source = sheet.reference.source if sheet.reference else ""
+    bar = f" Black bar: the number of {source}." if source else ""
     _draw(
-        f"{heading(name)}. Beside the paper",
-        f"{paper.metric_name}.\nDot: one run{heldout}. Black bar: the paper's number.",
+        f"{sheet.title}. {f'Beside {source}' if source else 'Every run'}",
+        f"{sheet.metric_label}.\nDot: one run{heldout}.{bar}",
         "",
-        paper,
+        sheet,
         records,
         path,
         panel,
@@ -110,7 +123,7 @@ def _draw(
     title: str,
     below: str,
     beside: str,
-    paper: PaperTable,
+    sheet: Sheet,
     records: Sequence[Record],
     path: Path,
     panel: Callable[[Any, str, Sequence[Record]], None],
@@ -121,7 +134,7 @@ def _draw(
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    names = tables.scenarios(paper, records)
+    names = tables.scenarios(sheet, records)
     columns = min(len(names), 4)
     rows = math.ceil(len(names) / columns)
     size = max(8.0, 3.3 * columns), 1.3 + 2.7 * rows
@@ -130,12 +143,13 @@ def _draw(
             rows, columns, figsize=size, layout="constrained", squeeze=False
         )
         figure.suptitle(title, fontweight="bold")
-        losses = "; ".join(f"{loss}: {LOSS_NAMES[loss]}" for loss in tables.losses(records))
+        styles = [sheet.losses[loss] for loss in tables.losses(sheet, records)]
+        losses = "; ".join(f"{style.symbol}: {style.label}" for style in styles)
         figure.supxlabel(f"{below}\n{losses}.", fontsize=11)
         figure.supylabel(beside, fontsize=11)
         for axes, scenario in zip(grid.flat, names, strict=False):
             panel(axes, scenario, [r for r in records if r["scenario"] == scenario])
-            axes.set_title(",\n".join(paper.label(scenario).rsplit(", ", 1)))
+            axes.set_title(",\n".join(sheet.label(scenario).rsplit(", ", 1)))
         for axes in grid.flat[len(names) :]:
             axes.set_visible(False)
         _save(figure, path, source(records))
@@ -161,22 +175,3 @@ def _spread(centre: float, count: int) -> list[float]:
     """Heights side by side, so that equal runs are seen as several."""
     step = min(0.05, 0.3 / max(count - 1, 1))
     return [centre + step * (i - (count - 1) / 2) for i in range(count)]
-
-
-def _label_ends(axes: Any, ends: dict[str, float], decimals: int) -> None:
-    """Name each curve where it ends; names that would cover each other move apart."""
-    low, high = axes.get_ylim()
-    heights = apart(sorted(ends.values()), 0.09 * (high - low), high)
-    for height, (loss, end) in zip(heights, sorted(ends.items(), key=lambda e: e[1]), strict=True):
-        axes.annotate(
-            f"{loss} {end:.{decimals}f}",
-            (1.0, height),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            color=COLOURS[loss],
-            fontweight="bold",
-            fontsize=9.5,
-            annotation_clip=False,
-        )

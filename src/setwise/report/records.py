@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from setwise.experiments import store
+from setwise.experiments.experiment import Sheet
+from setwise.experiments.records import Record, upgraded
 
 NUMBER = (int, float)
 TEXT_OR_NOTHING = (str, type(None))
@@ -20,20 +22,63 @@ _WORDS: dict[type | tuple[type, ...], str] = {
     NUMBER: "a number",
     TEXT_OR_NOTHING: "a text or null",
 }
+HELDOUT = "heldout"  # the metric of examples that were not trained on, if there are such
+
+# What is needed of a record, of its environment and of its config; there may be more.
+_RUN: Kinds = {
+    **{"run": str, "experiment": str, "scenario": str, "loss": str, "seed": int},
+    **{"metrics": dict, "history": dict, "config": dict, "environment": dict},
+    **{"members": int, "seconds": NUMBER},
+}
+_ENVIRONMENT: Kinds = {"hardware": str, "torch": str}
+_CONFIG: Kinds = {"loss": str, "scenario": str, "data": dict, "network": dict, "schedule": dict}
+_COST: Kinds = {"experiment": str, "networks": int, "seconds": NUMBER, "seconds_alone": dict}
+_SHEET: Kinds = {
+    **{"name": str, "title": str, "metric": str, "metric_label": str, "decimals": int},
+    **{"scenarios": dict, "losses": dict, "curves_of": str, "command": str},
+}
+_REFERENCE: Kinds = {
+    **{"source": str, "values": dict, "decimals": int, "caption": str, "other_scale": str},
+}
 
 
-def read(path: Path, check: Callable[[Any], None]) -> list[dict[str, Any]]:
-    """All records of a file, none if there is no such file; ``check`` raises for a bad one."""
+def read(path: Path, check: Callable[[Record], None]) -> list[Record]:
+    """All records of a file, in their current form; ``check`` raises a ValueError for a bad one.
+
+    There are none if there is no such file.
+    """
     try:
-        records = store.read(path)
+        lines = store.read(path)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a file of records: {error}") from error
-    for number, record in enumerate(records, start=1):
+    records = []
+    for number, line in enumerate(lines, start=1):
         try:
+            record = upgraded(line)
             check(record)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{path}, line {number}: not a record: {error}") from error
+        records.append(record)
     return records
+
+
+def read_sheet(path: Path) -> Sheet:
+    """The sheet of an experiment, which has to bear the name of its file."""
+    sheet = Sheet.read(path)
+    try:
+        require(vars(sheet), _SHEET)
+        require(sheet.scenarios, dict.fromkeys(sheet.scenarios, str))
+        for style in sheet.losses.values():
+            require(vars(style), {"symbol": str, "label": str})
+        if sheet.reference is not None:
+            require(vars(sheet.reference), _REFERENCE)
+            for numbers in sheet.reference.values.values():
+                require(numbers, dict.fromkeys(numbers, NUMBER))
+        if sheet.name != path.stem:
+            raise ValueError(f"name: expected {path.stem}, as the file is named, got {sheet.name}")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not the sheet of an experiment: {error}") from error
+    return sheet
 
 
 def require(record: Any, kinds: Kinds) -> None:
@@ -52,3 +97,50 @@ def require(record: Any, kinds: Kinds) -> None:
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, kind) or not finite:
             raise ValueError(f"{name}: expected {_WORDS[kind]}, got {str(value)[:40]}")
+
+
+def check_run(sheet: Sheet, record: Record) -> None:
+    """Refuse what is no run of an experiment."""
+    require(record, _RUN)
+    require(record["environment"], _ENVIRONMENT)
+    require(record["config"], _CONFIG)
+    if record["experiment"] != sheet.name:
+        raise ValueError(f"experiment: expected {sheet.name}, got {record['experiment']}")
+    if record["loss"] not in sheet.losses:
+        known = ", ".join(sheet.losses)
+        raise ValueError(f"loss: {sheet.name}.json has no {record['loss']}; it has {known}")
+    if record["members"] < 1:
+        raise ValueError(f"members: expected one or more, got {record['members']}")
+    if "planning" in record["config"] or "problems" in record:
+        _check_planning(record)
+    metrics = record["metrics"]
+    require(metrics, dict.fromkeys([sheet.metric, *({HELDOUT} & metrics.keys())], NUMBER))
+    _check_history(record["history"])
+
+
+def check_cost(record: Record) -> None:
+    """Refuse what is not about the cost of training; see `setwise.experiments.cost`."""
+    require(record, _COST)
+    require(record["seconds_alone"], {"plain": NUMBER, "compiled": NUMBER})
+    if record["seconds"] <= 0:
+        raise ValueError(f"seconds: expected more than none, got {record['seconds']}")
+
+
+def _check_planning(record: Record) -> None:
+    require(record["config"], {"trained": dict, "planning": dict})
+    require(record, {"problems": list})
+    for problem in record["problems"]:
+        require(problem, {"failure": TEXT_OR_NOTHING})
+
+
+def _check_history(history: dict[str, Any]) -> None:
+    require(history, dict.fromkeys(history, list))
+    # What was not measured while training is empty.
+    lengths = {name: len(column) for name, column in history.items() if column}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"history: expected columns of one length, got {told}")
+    for name, column in history.items():
+        wrong = [v for v in column if not (v is None or isinstance(v, NUMBER))]
+        if wrong:
+            raise ValueError(f"history: expected numbers, got {wrong[0]!r} in {name}")

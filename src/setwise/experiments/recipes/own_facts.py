@@ -1,22 +1,24 @@
 """Table 4 over a user's own file of facts: the network and training of a preset, other data.
 
 A scenario of the preset gives the length of a chain of relations; or a rule that the user wrote
-takes the place of chains. The table is named after the file, as in ``table4-facts-family-quick``,
-and the scenarios after the head, as in ``grandparent-900-random``: neither is a name of the
-paper's.
+takes the place of chains. The experiment is named after the file, as in
+``table4-facts-family-quick``, and the scenarios after the head, as in ``grandparent-900-random``:
+neither is a name of the paper's.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from setwise.data import KnowledgeBase, Rule, RuleEncoding, chain_rule
-from setwise.experiments.clauses import fingerprint, own_encoding
-from setwise.experiments.config import Config, FactsData, Loss, RulesData
-from setwise.experiments.recipes import Recipe
+from setwise.experiments.config import Config
+from setwise.experiments.experiment import Experiment
+from setwise.experiments.recipes.paper import SH
+from setwise.experiments.tasks.rules import FactsData, RulesData, fingerprint, own_encoding
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,14 @@ class OwnFacts:
         return own_encoding(self.kb, self.rule or chain_rule(self.relation or "", n))
 
 
-def own_recipe(recipe: Recipe, own: OwnFacts, clauses: tuple[int, int] | None = None) -> Recipe:
+def on_own_facts(
+    preset: Experiment, own: OwnFacts, clauses: tuple[int, int] | None = None
+) -> Experiment:
     """A preset of Table 4 on a user's facts.
 
     ``clauses`` to train on and to hold out take the place of the preset's numbers.
     """
-    models = {scenario: recipe.config(scenario, "SH", 0) for scenario in recipe.scenarios}
+    models = {scenario: preset.config(scenario, SH, 0) for scenario in preset.scenarios}
     if own.rule is not None:
         models = _nearest(models, len(own.rule.body))
     found: dict[str, tuple[str, FactsData]] = {}
@@ -86,15 +90,24 @@ def own_recipe(recipe: Recipe, own: OwnFacts, clauses: tuple[int, int] | None = 
         # With clauses given, scenarios that differed in their numbers alone become one.
         found.setdefault(f"{_plain(rule.predicate)}-{train}-{order}", (scenario, data))
 
-    def config(scenario: str, loss: Loss, seed: int) -> Config:
-        model_scenario, data = found[scenario]
-        model = recipe.config(model_scenario, loss, seed)
-        paper, _, preset = model.table.partition("-")
-        table = "-".join(filter(None, [paper, "facts", _plain(own.file.stem), preset]))
-        schedule = replace(model.schedule, batch=min(model.schedule.batch, data.train))
-        return replace(model, table=table, scenario=scenario, data=data, schedule=schedule)
+    table, _, rest = preset.name.partition("-")
+    name = "-".join(filter(None, [table, "facts", _plain(own.file.stem), rest]))
 
-    return Recipe(config, tuple(found), recipe.seeds)
+    def config(scenario: str, loss: str, seed: int) -> Config:
+        model_scenario, data = found[scenario]
+        model = preset.config(model_scenario, loss, seed)
+        schedule = replace(model.schedule, batch=min(model.schedule.batch, data.train))
+        return replace(model, experiment=name, scenario=scenario, data=data, schedule=schedule)
+
+    return replace(
+        preset,
+        name=name,
+        title=f"Rules over the facts of {own.file.name}",
+        config=config,
+        scenarios={scenario: scenario for scenario in found},
+        command=f"{preset.command} --facts {shlex.quote(str(own.file))}",
+        reference=None,
+    )
 
 
 def require_clauses(own: OwnFacts, configs: Sequence[Config]) -> None:
@@ -125,7 +138,7 @@ def require_clauses(own: OwnFacts, configs: Sequence[Config]) -> None:
 
 def _of_countries(config: Config) -> RulesData:
     if not isinstance(config.data, RulesData):
-        raise ValueError(f"{config.table}: facts are for table4, which is about rules")
+        raise ValueError(f"{config.experiment}: facts are for table4, which is about rules")
     return config.data
 
 

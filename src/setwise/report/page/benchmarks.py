@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from setwise.report.page.colours import PALETTE
+from setwise.report.page.markup import piece
 from setwise.report.page.pieces import (
-    EMPTY,
-    Html,
+    Curve,
+    Markup,
     Section,
     bars,
     command,
     curves,
-    element,
     gallery,
     joined,
     paragraph,
@@ -46,14 +47,14 @@ def benchmarks_section(folder: Path) -> Section:
     parts = [paragraph("Set cross entropy, forward and backward, beside other ways to compute it.")]
     found = sorted(folder.glob("losses-*.json"), key=lambda path: (path.name in COMMANDS, path))
     if found:
-        parts += [element("p", CONTENDERS, class_="note"), *map(_record, found)]
+        parts += [paragraph(CONTENDERS, kind="note"), *map(_record, found)]
     else:
         made = command(BENCH.format(name="losses-mine.json"))
         parts += [paragraph("No benchmark is recorded yet."), made]
     return Section("kernels", "How fast the losses are", joined(parts), short="Kernels")
 
 
-def _record(path: Path) -> Html:
+def _record(path: Path) -> Markup:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         require(record, {"header": dict, "rows": list})
@@ -69,7 +70,7 @@ def _record(path: Path) -> Html:
         device = header.get("device") or f"{header['machine']}, {header['threads']} threads"
         parts = [subheading(f"{device}, {path.stem}")]
         parts += [gallery([*_ratios(shapes, impls), *_growth(sweep, impls)])]
-        parts += [element("p", note, class_="note") for note in _left_out(shapes, impls)]
+        parts += [paragraph(note, kind="note") for note in _left_out(shapes, impls)]
         parts += [
             _times(f"{path.stem}: time of a step and peak memory on {device}", header, shapes)
         ]
@@ -81,7 +82,7 @@ def _record(path: Path) -> Html:
     return joined(parts)
 
 
-def _ratios(rows: Sequence[Row], impls: Sequence[str]) -> list[Html]:
+def _ratios(rows: Sequence[Row], impls: Sequence[str]) -> list[Markup]:
     """How many times as fast as the fastest peer of each shape ours is."""
     drawn = []
     for what, how in _CLOCKS.items():
@@ -91,7 +92,8 @@ def _ratios(rows: Sequence[Row], impls: Sequence[str]) -> list[Html]:
             title = f"How many times as fast as the fastest peer{how}"
             label = f"its time / that of {ours}"
             peers = {shape: peer for shape, (peer, *_) in fastest.items()}
-            drawn.append(bars(title, ratios, label, notes=peers, mark=1.0))
+            colour = _colour(ours, impls)
+            drawn.append(bars(title, ratios, label, notes=peers, mark=1.0, colour=colour))
     return drawn
 
 
@@ -130,7 +132,7 @@ def _compared(
     return ours, found
 
 
-def _growth(rows: Sequence[Row], impls: Sequence[str]) -> list[Html]:
+def _growth(rows: Sequence[Row], impls: Sequence[str]) -> list[Markup]:
     """Time and memory over the number of elements of one set."""
     drawn = []
     for what, unit, title in (
@@ -138,8 +140,13 @@ def _growth(rows: Sequence[Row], impls: Sequence[str]) -> list[Html]:
         ("peak_mb", "MB", "Memory over the size of one set"),
     ):
         # Those that were not measured too: the colours go by the place among all.
-        lines = {impl: [(r["N"], r[what]) for r in rows if r["impl"] == impl] for impl in impls}
-        if any(y is not None for line in lines.values() for _, y in line):
+        lines = [
+            Curve(
+                impl, _colour(impl, impls), [(r["N"], r[what]) for r in rows if r["impl"] == impl]
+            )
+            for impl in impls
+        ]
+        if any(y is not None for line in lines for _, y in line.points):
             label = f"outputs and targets, {rows[0]['F']} features"
             drawn.append(curves(title, lines, label, unit, log=True, decimals=0))
     return drawn
@@ -149,38 +156,36 @@ def _ours(impl: str) -> bool:
     return impl.startswith("setwise")
 
 
-def _times(caption: str, header: Row, rows: Sequence[Row]) -> Html:
+def _colour(impl: str, impls: Sequence[str]) -> str:
+    """By the place among all, so that each keeps its own in every drawing."""
+    return PALETTE[impls.index(impl) % len(PALETTE)]
+
+
+def _times(caption: str, header: Row, rows: Sequence[Row]) -> Markup:
     impls = list(dict.fromkeys(row["impl"] for row in rows))
     found = {(row["shape"], row["impl"]): row for row in rows}
     lines = []
     for shape in dict.fromkeys(row["shape"] for row in rows):
         first = next(row for row in rows if row["shape"] == shape)
         size = header.get("shapes", {}).get(shape) or [first[name] for name in "BNF"]
-        name = joined([shape, element("span", " x ".join(f"{n:,}" for n in size), class_="quiet")])
-        lines.append(
-            [
-                element("div", name, class_="cell"),
-                *(_time(found.get((shape, impl))) for impl in impls),
-            ]
-        )
+        name = piece("named", shape, " x ".join(f"{n:,}" for n in size))
+        lines.append([name, *(_time(found.get((shape, impl))) for impl in impls)])
     return table(
         f"{caption}; shapes are sets x elements x features", ["", *impls], lines, cards=True
     )
 
 
-def _time(row: Row | None) -> Html:
+def _time(row: Row | None) -> Markup:
     if row is None:
-        return EMPTY
+        return Markup("")
     if "error" in row:
-        return element("span", row["error"], class_="quiet")
-    graph = row.get("graph_ms")
-    lines = [element("strong", _with_unit(row["total_ms"], "ms", "s"))]
-    if graph:
-        said = f"graph {_with_unit(graph, 'ms', 's')}"
-        lines.append(element("span", said, class_="spread"))
+        return piece("quiet", row["error"])
+    lines = []
+    if row.get("graph_ms"):
+        lines.append(f"graph {_with_unit(row['graph_ms'], 'ms', 's')}")
     if row.get("peak_mb") is not None:  # which is not measured everywhere
-        lines.append(element("span", _with_unit(row["peak_mb"], "MB", "GB"), class_="spread"))
-    return element("div", *lines, class_="cell")
+        lines.append(_with_unit(row["peak_mb"], "MB", "GB"))
+    return piece("measured", _with_unit(row["total_ms"], "ms", "s"), lines)
 
 
 def _with_unit(value: float, unit: str, thousand: str) -> str:

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from setwise.report.page.html import Html, element, joined
+from markupsafe import Markup
+
+from setwise.report.page.markup import render
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Section:
 
     anchor: str  # the name in links to it: #anchor
     heading: str
-    body: Html
+    body: Markup
     # What the contents call it; the heading, if nothing else is said.
     short: str = ""
 
@@ -36,46 +38,19 @@ def page(title: str, introduction: str, sections: Sequence[Section]) -> str:
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
     )
-    head = [
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", style),
-    ]
-    body = [
-        element("a", "Skip to the content", href="#content", class_="skip"),
-        element("header", element("h1", title), element("p", introduction)),
-        element("nav", _contents(sections), aria_label="Contents"),
-        element("main", *map(_section, sections), id="content"),
-        element("script", script),
-    ]
-    root = element("html", element("head", *head), element("body", *body), lang="en")
-    return f"<!doctype html>\n{root}\n"
-
-
-def _section(section: Section) -> Html:
-    heading = f"{section.anchor}-heading"
-    return element(
-        "section",
-        element("h2", section.heading, id=heading),
-        section.body,
-        id=section.anchor,
-        aria_labelledby=heading,
+    return render(
+        "page.html.j2",
+        title=title,
+        introduction=introduction,
+        sections=sections,
+        policy=policy,
+        style=style,
+        script=script,
     )
 
 
-def _contents(sections: Sequence[Section]) -> Html:
-    links = [
-        element("li", element("a", section.short or section.heading, href=f"#{section.anchor}"))
-        for section in sections
-    ]
-    return element("ul", joined(links))
-
-
-def _own(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+def _own(name: str) -> Markup:
+    return Markup(files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 def _digest(text: str) -> str:

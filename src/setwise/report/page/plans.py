@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from setwise.experiments.records import upgraded
 from setwise.report.page.pieces import (
-    Html,
+    Markup,
     Section,
     command,
     joined,
@@ -45,16 +46,17 @@ def plans_section(results: Path) -> Section:
     return Section("plans", "Plans, step by step", joined(parts), short="Plans")
 
 
-def _plan(folder: Path) -> Html:
+def _plan(folder: Path) -> Markup:
     try:
         plan: dict[str, Any] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
         require(plan, _PLAN)
         captions = [str(caption) for caption in plan["captions"]]
         pictures = [(folder / f"{number:02}.png").read_bytes() for number in range(len(captions))]
-        network, made = plan["network"], plan["environment"]
+        network, made = upgraded(plan["network"]), plan["environment"]
         told = (
             f"Codes of a network trained with {network['loss']}, seed {network['seed']}, in "
-            f"scenario {network['scenario']} of {network['table']}. Checked: {plan['verdict']}."
+            f"scenario {network['scenario']} of {network['experiment']}. Checked: "
+            f"{plan['verdict']}."
         )
         name = f"{plan['domain']}, {len(captions) - 1} steps"
         source = source_of(plan, made, f"a plan over the codes of {network['file']}")

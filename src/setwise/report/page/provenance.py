@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from setwise.experiments.experiment import Sheet
+from setwise.experiments.records import Record
 from setwise.report import tables
-from setwise.report.page.pieces import Html, command, element, joined, subheading
-from setwise.report.paper import base_name
-from setwise.report.tables import Record
+from setwise.report.page.markup import piece
+from setwise.report.page.pieces import Markup
 
 UNKNOWN = "not recorded"
-# What a table needs that no other command of its own makes.
-BEFORE = {"table5": "setwise reproduce table1 --scenarios 4 --losses SH A1H --keep all"}
 
 
 @dataclass(frozen=True)
@@ -28,22 +27,13 @@ class Source:
     date: str
 
 
-def commands_for(table: str, *, again: bool, losses: Sequence[str] = ()) -> list[str]:
-    """What to type for a table of ours; for one that is recorded, to have it ``again``.
+def commands_for(sheet: Sheet, *, again: bool) -> list[str]:
+    """What to type for an experiment; for one that is recorded, to have it ``again``.
 
     What is recorded is not trained a second time, and published records are not added to.
-    ``losses`` restricts the command to these; none means all.
-
-    >>> commands_for("table4-best", again=False, losses=["SH"])
-    ['setwise reproduce table4 --preset best --losses SH']
     """
-    base = base_name(table)
-    preset = table.removeprefix(base).removeprefix("-") or "paper"
-    before = [BEFORE[table]] if table in BEFORE else []
     elsewhere = " --results runs/again" if again else ""
-    only = " ".join(["", "--losses", *losses]) if losses else ""
-    commands = [*before, f"setwise reproduce {base} --preset {preset}{only}"]
-    return [f"{command}{elsewhere}" for command in commands]
+    return [f"{command}{elsewhere}" for command in sheet.command.splitlines()]
 
 
 def sources_of(records: Sequence[Record]) -> list[Source]:
@@ -64,20 +54,9 @@ def source_of(record: dict[str, Any], environment: dict[str, Any], what: str) ->
 
 def provenance(
     commands: Sequence[str], sources: Sequence[Source], subject: str = "this", level: int = 3
-) -> Html:
+) -> Markup:
     """The commands, and a list of what is known of each source, under a heading of their own."""
-    parts = [subheading(f"Where {subject} comes from", level), command("\n".join(commands))]
-    for source in sources:
-        told = {
-            "Recorded": source.what,
-            "Hardware": source.hardware,
-            "Software": source.software,
-            "Commit": element("code", source.commit),
-            "Date": source.date,
-        }
-        pairs = [(element("dt", name), element("dd", value)) for name, value in told.items()]
-        parts.append(element("dl", *(part for pair in pairs for part in pair), class_="provenance"))
-    return joined(parts)
+    return piece("provenance", commands, sources, subject, level)
 
 
 def _place(environment: dict[str, Any]) -> tuple[str, str, str]:

@@ -1,0 +1,305 @@
+"""Training the runs of an experiment by a command: options, progress, and going on after a stop."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setwise.cli.errors import CommandError
+from setwise.cli.interrupt import INTERRUPTED, interruptible
+from setwise.cli.options import device_named, require_folder
+from setwise.cli.pictures import with_pictures
+from setwise.cli.tables import show, tables_console
+from setwise.experiments.config import Config, config_from
+from setwise.losses.table import find_loss
+from setwise.report import tables
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from setwise.cli.tensorboard import Logs
+    from setwise.experiments.experiment import Experiment, Sheet
+    from setwise.experiments.run import Keep
+    from setwise.experiments.train import RunResult, Training, TrainingProgress
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which runs, where, and what to keep of them."""
+    add = parser.add_argument
+    add(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+        help="default: cuda if there is one",
+    )
+    add("--seeds", type=seeds, help="0-9, 0,3,5 or 4; default: those of the experiment")
+    add("--scenarios", nargs="+", help="default: all of the experiment")
+    add("--losses", nargs="+", metavar="LOSS", help="names or symbols; default: all")
+    add("--results", type=Path, default=Path("results"), help="folder of records; default: results")
+    add("--runs", type=Path, default=Path("runs"), help="folder of checkpoints; default: runs")
+    add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
+    add("--save-every", type=float, default=300.0, metavar="S", help="seconds; default: 300")
+    add("--commit", help="recorded with every run; default: asked of git")
+    add(
+        "--keep",
+        choices=["none", "best", "all"],
+        help="trained networks to keep in --runs: best is one a loss and scenario; default: none",
+    )
+    add(
+        "--cost", action="store_true", help="then time one network alone, and record what was saved"
+    )
+    add("--tensorboard", type=Path, metavar="DIR", help="write logs for TensorBoard to this folder")
+
+
+def seeds(text: str) -> list[int]:
+    """Seeds as they are given: single ones and ranges, separated by commas.
+
+    >>> seeds("0-3,7")
+    [0, 1, 2, 3, 7]
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+            raise argparse.ArgumentTypeError(f"expected 0-9, 0,3,5 or 4, got {text!r}")
+        low, high = int(first), int(last or first)
+        if high < low:
+            raise argparse.ArgumentTypeError(f"a range goes upwards: {high}-{low}, not {part}")
+        found |= set(range(low, high + 1))
+    return sorted(found)
+
+
+def require_folders(options: argparse.Namespace) -> None:
+    """Places to write to must be there or be possible."""
+    for name in ("results", "runs"):
+        require_folder(f"--{name}", getattr(options, name))
+
+
+def chosen_losses(options: argparse.Namespace, known: Sequence[str]) -> list[str]:
+    """The names of the losses asked for, which must be among those known here; else all."""
+    found = []
+    for given in options.losses or known:
+        try:
+            name = find_loss(given).name
+        except ValueError as error:
+            raise CommandError(f"--losses: {error}") from error
+        if name not in known:
+            there = ", ".join(find_loss(one).symbol for one in known)
+            raise CommandError(f"--losses: the experiment has no {given}; it has {there}")
+        found.append(name)
+    return found
+
+
+def chosen_scenarios(options: argparse.Namespace, name: str, known: Collection[str]) -> list[str]:
+    """Likewise of the scenarios."""
+    unknown = [given for given in options.scenarios or () if given not in known]
+    if unknown:
+        raise CommandError(
+            f"--scenarios: {name} has no {', '.join(unknown)}; it has {', '.join(known)}"
+        )
+    return list(options.scenarios or known)
+
+
+def train_experiment(
+    experiment: Experiment,
+    options: argparse.Namespace,
+    check: Callable[[Sequence[Config]], None] = lambda configs: None,
+) -> int:
+    """Train what is not recorded yet, then print the table; the exit code.
+
+    ``check`` may refuse the configs before anything is done.
+    """
+    from rich.console import Console
+
+    device = device_named(options.device)
+    require_folders(options)
+    logs = _logs(options.tensorboard)
+    console = Console(stderr=True)
+    configs = experiment.configs(
+        options.seeds,
+        chosen_scenarios(options, experiment.name, experiment.scenarios),
+        chosen_losses(options, experiment.losses),
+    )
+    check(configs)
+    sheet = experiment.sheet
+    try:
+        sheet.write(options.results)
+        configs = with_pictures(configs, options.data, console, _trained(sheet, options.results))
+    except KeyboardInterrupt:
+        return stopped(options, "the pictures so far are kept")
+    groups = train_missing(sheet, configs, options, device, console, logs)
+    if isinstance(groups, str):
+        return stopped(options, groups)
+    if options.cost:
+        try:
+            _record_costs(console, sheet, groups, device, options)
+        except KeyboardInterrupt:
+            return stopped(options, "what was trained is recorded, its cost is not")
+    show(tables_console(), tables.read_experiments(options.results)[sheet.name])
+    return 0
+
+
+def train_missing(
+    sheet: Sheet,
+    configs: Sequence[Config],
+    options: argparse.Namespace,
+    device: str,
+    console: Console,
+    logs: Logs | None = None,
+    keep: Keep | None = None,
+) -> list[list[Config]] | str:
+    """Train the configs that have no record, and return those trained together.
+
+    A text instead says what is left after the training was stopped.
+    """
+    from setwise.cli.watch import CellsView, Watcher
+    from setwise.experiments.run import ensembles, train
+    from setwise.experiments.train import StoppedError
+
+    missing = _missing(sheet, configs, options.results)
+    groups = ensembles(missing)
+    _announce(console, sheet, options, len(configs), groups, device)
+    with interruptible() as interrupt:
+        watcher = Watcher(console, sheet.name, CellsView(sheet), interrupt, ensembles=len(groups))
+
+        def watch(training: Training, progress: TrainingProgress) -> None:
+            watcher(training.configs, progress)
+            if logs:
+                logs(training.configs, progress)
+
+        try:
+            with watcher:
+                train(
+                    missing,
+                    device,
+                    options.results,
+                    options.runs,
+                    commit=options.commit,
+                    watch=watch,
+                    keep=keep or _keeper(options.keep, sheet, options.results),
+                    stop=interrupt,
+                    data=options.data,
+                    save_every=options.save_every,
+                )
+        except (StoppedError, KeyboardInterrupt) as how:
+            saved = isinstance(how, StoppedError)
+            return "saved" if saved else "since the last checkpoint lost"
+        except (OSError, ValueError) as error:
+            raise CommandError(str(error)) from error
+        finally:
+            if logs:
+                logs.close()
+    return groups
+
+
+def stopped(options: argparse.Namespace, how: str) -> int:
+    """Say how to go on; the exit code of a command that was interrupted."""
+    command = shlex.join(["setwise", *options.arguments])
+    print(f"stopped, {how}; to go on: {command}", file=sys.stderr)
+    return INTERRUPTED
+
+
+def _record_costs(
+    console: Console,
+    sheet: Sheet,
+    groups: Sequence[Sequence[Config]],
+    device: str,
+    options: argparse.Namespace,
+) -> None:
+    from setwise.experiments.cost import record_cost
+    from setwise.report.remarks import said_of_costs
+
+    if not groups:
+        console.print("--cost: nothing was trained, so that there is no time to compare with")
+    for group in groups:
+        trained = {config.identity for config in group}
+        records = tables.read_experiments(options.results)[sheet.name].records
+        seconds = tables.seconds([record for record in records if record["run"] in trained])
+        cost = record_cost(group, seconds, device, options.results, options.commit, options.data)
+        console.print(said_of_costs([cost]), highlight=False)
+
+
+def _logs(folder: Path | None) -> Logs | None:
+    """Made before anything is trained: a missing package is told now."""
+    if folder is None:
+        return None
+    from setwise.cli.tensorboard import Logs
+
+    return Logs(folder)
+
+
+def _recorded(sheet: Sheet, results: Path) -> list[tables.Record]:
+    try:
+        return tables.read_records(sheet, results)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _trained(sheet: Sheet, results: Path) -> set[Config]:
+    """All that is recorded of an experiment."""
+    try:
+        return {config_from(record["config"]) for record in _recorded(sheet, results)}
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _missing(sheet: Sheet, configs: Sequence[Config], results: Path) -> list[Config]:
+    """What is left to train; refused where the records are of another setting."""
+    from setwise.experiments.run import unfinished
+
+    try:
+        recorded = [record["config"] for record in _recorded(sheet, results)]
+        missing = unfinished(configs, results)
+        tables.check_settings(sheet.name, recorded + [config.as_dict() for config in missing])
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return missing
+
+
+def _announce(
+    console: Console,
+    sheet: Sheet,
+    options: argparse.Namespace,
+    runs: int,
+    groups: Sequence[Sequence[Config]],
+    device: str,
+) -> None:
+    """What is there, and what will be trained."""
+    import torch
+
+    from setwise.environment import describe
+    from setwise.experiments.run import checkpoint_of
+
+    to_train = sum(map(len, groups))
+    lines = [
+        f"{sheet.name}: {runs} runs, {runs - to_train} of them recorded in {options.results}, "
+        f"{to_train} to train"
+    ]
+    kinds = Counter((len(group), group[0].schedule.epochs) for group in groups)
+    for (members, epochs), times in kinds.items():
+        often = "" if times == 1 else f", {times} times"
+        lines.append(f"  {members} networks at once for {epochs} epochs{often}")
+    if groups:
+        lines.append(f"  on {describe(torch.device(device), options.commit)['hardware']}")
+    for path in (checkpoint_of(group, options.runs) for group in groups):
+        if path.exists():
+            lines.append(f"  going on from {path}")
+    console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
+
+
+def _keeper(which: str | None, sheet: Sheet, results: Path) -> Keep:
+    """Which networks of an ensemble to keep: none, all, or those that are best of all recorded."""
+    from setwise.experiments.records import record_of
+
+    def keep(found: Sequence[RunResult]) -> Collection[str]:
+        records = [record_of(result.config, result.metrics, result.history) for result in found]
+        if which == "best":
+            return tables.best_runs(sheet, [*_recorded(sheet, results), *records])
+        return {record["run"] for record in records} if which == "all" else ()
+
+    return keep

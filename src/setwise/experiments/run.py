@@ -1,0 +1,139 @@
+"""From an experiment to records on disk: what is missing is trained, what is there is kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+import torch
+
+from setwise import environment
+from setwise.experiments import records, store
+from setwise.experiments.config import Config, config_from
+from setwise.experiments.experiment import Experiment
+from setwise.experiments.saved_networks import network_path, save_network
+from setwise.experiments.tasks.task import DATA
+from setwise.experiments.train import RunResult, Training, TrainingProgress
+
+Watch = Callable[[Training, TrainingProgress], None]
+# Of the results of an ensemble, the identities of those whose networks are to be kept.
+Keep = Callable[[Sequence[RunResult]], Collection[str]]
+
+
+def run(
+    experiment: Experiment,
+    device: str | torch.device | None = None,
+    *,
+    results: Path = Path("results"),
+    runs: Path | None = Path("runs"),
+    seeds: Sequence[int] | None = None,
+    scenarios: Sequence[str] | None = None,
+    losses: Sequence[str] | None = None,
+    keep: Keep = lambda results: (),
+    watch: Watch = lambda training, progress: None,
+) -> list[records.Record]:
+    """Train all runs of an experiment that have no record yet; the result is all of its records.
+
+    Records go to ``results/<name>.jsonl``, and beside them what readers need to know of the
+    experiment, so that ``setwise tables`` and ``setwise report`` show it. The device is a GPU if
+    there is one. See `train` for the rest.
+    """
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    configs = experiment.configs(seeds, scenarios, losses)
+    experiment.sheet.write(results)
+    train(configs, device, results, runs, keep=keep, watch=watch)
+    return records.read(results / f"{experiment.name}.jsonl")
+
+
+def train(
+    configs: Sequence[Config],
+    device: str | torch.device,
+    results: Path,
+    runs: Path | None = None,
+    *,
+    commit: str | None = None,
+    watch: Watch = lambda training, progress: None,
+    keep: Keep = lambda results: (),
+    stop: Callable[[], bool] = lambda: False,
+    data: Path = DATA,
+    save_every: float = 300.0,
+) -> int:
+    """Train every config that has no record yet, and return how many were trained.
+
+    Records go to ``results/<experiment>.jsonl``. With ``runs``, a folder, an interrupted training
+    goes on where it was, and the networks of results that ``keep`` names are saved there as
+    ``<experiment>/<identity>.safetensors``. Once ``stop`` says so, the training is saved there too
+    and `StoppedError` raised; see `Training`, also for ``data`` and ``save_every``.
+    """
+    missing = unfinished(configs, results)
+    device = torch.device(device)
+    for group in ensembles(missing):
+        path = None if runs is None else checkpoint_of(group, runs)
+        training = Training(group, device, path, save_every, data=data)
+        _train_together(training, results, runs, commit, watch, keep, stop)
+        if path is not None:
+            path.unlink(missing_ok=True)
+    return len(missing)
+
+
+def unfinished(configs: Sequence[Config], results: Path) -> list[Config]:
+    """The configs that have no record, each once."""
+    # Configs, not their names: fields that a later version adds take their defaults.
+    done = {
+        config_from(record["config"])
+        for name in {config.experiment for config in configs}
+        for record in records.read(results / f"{name}.jsonl")
+    }
+    return [config for config in dict.fromkeys(configs) if config not in done]
+
+
+def ensembles(configs: Sequence[Config]) -> list[list[Config]]:
+    """The groups that are trained together, in an order that depends on nothing but the configs."""
+    ordered = sorted(configs, key=lambda config: (config.shared().identity, config.identity))
+    return [list(group) for _, group in groupby(ordered, key=lambda config: config.shared())]
+
+
+def checkpoint_of(ensemble: Sequence[Config], runs: Path) -> Path:
+    """Where these runs and no others are saved while they train.
+
+    Several processes may train different seeds side by side.
+    """
+    return runs / ensemble[0].experiment / f"{ensemble_identity(ensemble)}.ckpt"
+
+
+def ensemble_identity(ensemble: Sequence[Config]) -> str:
+    """A short name of runs that are trained together."""
+    members = "".join(sorted(config.identity for config in ensemble))
+    return hashlib.sha256(members.encode()).hexdigest()[:16]
+
+
+def _train_together(
+    training: Training,
+    results: Path,
+    runs: Path | None,
+    commit: str | None,
+    watch: Watch,
+    keep: Keep,
+    stop: Callable[[], bool],
+) -> None:
+    configs, device = training.configs, training.task.targets.device
+    found = training.run(lambda progress: watch(training, progress), stop)
+    shared = {
+        "ensemble": ensemble_identity(configs),
+        "members": len(configs),
+        "seconds": round(training.seconds, 2),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": environment.describe(device, commit),
+    }
+    # Networks first: after a kill, what has a record is not trained again.
+    if runs is not None:
+        kept = keep(found)
+        for index, result in enumerate(found):
+            if result.config.identity in kept:
+                save_network(network_path(runs, result.config), training, index)
+    new = [records.record_of(r.config, r.metrics, r.history) | shared for r in found]
+    store.append(results / f"{configs[0].experiment}.jsonl", new)

@@ -1,0 +1,19 @@
+"""The tasks of experiments: one file a data set, found by its kind."""
+
+from setwise.experiments.tasks.blocks import BlocksData
+from setwise.experiments.tasks.puzzle import PuzzleData
+from setwise.experiments.tasks.rules import FactsData, RulesData
+from setwise.experiments.tasks.task import DATA, TASKS, DataConfig, Task
+from setwise.experiments.tasks.world import WorldData
+
+__all__ = [
+    "DATA",
+    "TASKS",
+    "BlocksData",
+    "DataConfig",
+    "FactsData",
+    "PuzzleData",
+    "RulesData",
+    "Task",
+    "WorldData",
+]

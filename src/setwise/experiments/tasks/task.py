@@ -1,0 +1,129 @@
+"""A task: sets to produce, and the config that makes them.
+
+Legend: S examples, N elements, F features, U distinct elements.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from setwise.experiments.measures import Measure, SetSuccess
+from setwise.features import Features
+from setwise.models import find_prototypes
+from setwise.registry import Registry
+from setwise.worlds import World
+
+# The folder of data sets that are files, unless told otherwise.
+DATA = Path("runs")
+CPU = torch.device("cpu")
+
+Scoring = Literal["categorical", "bernoulli"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Sets to produce. The first ``train`` examples are trained on, the others held out."""
+
+    inputs: Tensor  # [S, ...], what a network reads in training: vectors, sets, or counts
+    targets: Tensor  # [S, N, F]
+    train: int
+    features: Features
+    # If the inputs are counts [S, U] of known elements, those elements [U, F]: a network that adds
+    # up its elements needs each of them once, and the targets are the sets that were counted.
+    elements: Tensor | None = None
+    # How outputs are judged.
+    measure: Measure = SetSuccess()  # noqa: RUF009  it has no state
+
+    @property
+    def reconstructs(self) -> bool:
+        """Whether a network reads the sets that it shall produce."""
+        return self.elements is not None or self.inputs.dim() == 3
+
+    @cached_property
+    def prototypes(self) -> Tensor:
+        """Typical elements [N, F] of the sets trained on; the same for all networks."""
+        return find_prototypes(self.targets[: self.train], self.features)
+
+    def to(self, device: torch.device) -> Task:
+        elements = None if self.elements is None else self.elements.to(device)
+        return replace(
+            self,
+            inputs=self.inputs.to(device),
+            targets=self.targets.to(device),
+            elements=elements,
+            measure=self.measure.to(device),
+        )
+
+    @staticmethod
+    def from_sets(
+        sets: Tensor, train: int, features: Features, measure: Measure | None = None
+    ) -> Task:
+        """To reconstruct sets [S, N, F] that few distinct elements make up, read as counts."""
+        elements, which = sets.flatten(0, 1).unique(dim=0, return_inverse=True)
+        which = which.unflatten(0, sets.shape[:2])
+        counts = torch.zeros(len(sets), len(elements))
+        counts.scatter_add_(1, which, torch.ones(which.shape))
+        return Task(counts, sets, train, features, elements, measure or SetSuccess())
+
+
+TASKS: Registry[type[DataConfig]] = Registry("data")
+
+
+@dataclass(frozen=True)
+class DataConfig(ABC):
+    """Settings of a data set, which load it; a subclass with a ``kind`` is found by that name.
+
+    A subclass is a frozen dataclass whose fields JSON can hold: numbers, texts, booleans, tuples.
+    """
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" in vars(cls):
+            TASKS.add(cls.kind, cls)
+
+    @abstractmethod
+    def load(self, folder: Path = DATA, device: torch.device = CPU) -> Task:
+        """The examples, the same for every run with this config; on the CPU.
+
+        Data that are files lie in the folder; what must be learned about them is learned on the
+        device.
+        """
+
+    @property
+    def world_kind(self) -> str | None:
+        """The kind of world whose states these are, told without loading; None if of none."""
+        return None
+
+    def world(self, task: Task, folder: Path = DATA) -> World:
+        """The world whose states these are, to plan in; ``task`` is what `load` gave."""
+        raise ValueError(f"was trained on {self.kind} data, which have no actions")
+
+    def require_learned(self, folder: Path, learned: str | None) -> None:
+        """Refuse to load unless what was learned of the data is what a network learned with.
+
+        ``learned`` is `Measure.learned` at that time. Nothing is learned of most data.
+        """
+        if learned is not None:
+            raise ValueError(
+                f"data: nothing is learned of {self.kind} data, but the network says that "
+                f"something with the SHA-256 {learned} was"
+            )
+
+
+def require_split(data: str, train: int, states: int, most: int | None = None) -> None:
+    """Refuse numbers of examples, to train on and in all, that cannot be."""
+    if 0 < train <= states and (most is None or states <= most):
+        return
+    bound = "" if most is None else f" <= {most}"
+    raise ValueError(
+        f"{data}: expected 0 < train <= states{bound}, got train {train}, states {states}"
+    )

@@ -1,0 +1,182 @@
+"""The numbers of docs/kernels.md are those of the benchmark records, and so is its picture."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tools import kernel_studies, kernels
+
+from setwise.bench import limits, show
+from test_documents import differing_pixels
+
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "benchmarks" / "records"
+PAGE = ROOT / "docs" / "kernels.md"
+PICTURE = ROOT / "docs" / "figures" / "kernels.png"
+BLOCKS = re.findall(r"^<!-- (\w+): begin -->$", PAGE.read_text(), re.MULTILINE)
+
+
+def read(name: str) -> dict[str, Any]:
+    """A committed record."""
+    return dict(json.loads((RECORDS / name).read_text()))
+
+
+def with_records(folder: Path, **changed: dict[str, Any]) -> Path:
+    """A folder of the committed records but for those that are given."""
+    shutil.copytree(RECORDS, folder, dirs_exist_ok=True)
+    names = {
+        "losses": kernels.LOSSES,
+        "designs": kernels.DESIGNS,
+        "skipping": kernels.SKIPPING,
+        "profile": kernels.PROFILE,
+    }
+    for which, record in changed.items():
+        (folder / names[which]).write_text(json.dumps(record))
+    return folder
+
+
+def test_the_documented_numbers_are_those_of_the_records() -> None:
+    """`make docs` writes them."""
+    assert kernels.update(PAGE, RECORDS) == PAGE.read_text()
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_number_edited_by_hand_is_noticed(block: str, tmp_path: Path) -> None:
+    before, rest = PAGE.read_text().split(f"<!-- {block}: begin -->\n")
+    numbers = list(re.finditer(r"\d", rest.split(f"<!-- {block}: end -->")[0]))
+    assert numbers
+    for found in (numbers[0], numbers[-1]):
+        other = str((int(found[0]) + 1) % 10)
+        edited = rest[: found.start()] + other + rest[found.end() :]
+        page = tmp_path / "page.md"
+        page.write_text(f"{before}<!-- {block}: begin -->\n{edited}")
+        assert kernels.update(page, RECORDS) == PAGE.read_text() != page.read_text()
+
+
+def test_a_page_without_a_block_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text().replace("<!-- host: begin -->\n", ""))
+    with pytest.raises(ValueError, match="has blocks"):
+        kernels.update(page, RECORDS)
+
+
+def test_another_record_of_times_is_noticed(tmp_path: Path) -> None:
+    """Whichever row of it is another."""
+    record = read(kernels.LOSSES)
+    for at, row in enumerate(record["rows"]):
+        if "error" in row or row["shape"].startswith("sweep"):
+            continue
+        for what in ("total_ms", "graph_ms", "peak_mb"):
+            if row[what] is None:
+                continue
+            other = copy.deepcopy(record)
+            other["rows"][at][what] *= 1.5
+            changed = kernels.update(PAGE, with_records(tmp_path, losses=other))
+            assert changed != PAGE.read_text(), (row["shape"], row["impl"], what)
+
+
+def test_another_host_is_noticed(tmp_path: Path) -> None:
+    record = read(kernels.LOSSES)
+    assert list(record["header"]["host_us"]) == list(kernels.HOST)
+    for part, times in record["header"]["host_us"].items():
+        for kind in times:
+            other = copy.deepcopy(record)
+            other["header"]["host_us"][part][kind] *= 2
+            changed = kernels.update(PAGE, with_records(tmp_path, losses=other))
+            assert changed != PAGE.read_text(), (part, kind)
+
+
+def test_other_designs_are_noticed(tmp_path: Path) -> None:
+    tried = read(kernels.DESIGNS)
+    changes = [
+        (i, what)
+        for i, row in enumerate(tried["designs"])
+        for what in ("dropped_time", "kept_time", "commit")
+        if row[what] is not None
+    ]
+    for at, what in changes:
+        other = copy.deepcopy(tried)
+        other["designs"][at][what] *= 2
+        changed = kernels.update(PAGE, with_records(tmp_path, designs=other))
+        assert changed != PAGE.read_text(), (at, what)
+
+
+def test_another_record_of_skipping_is_noticed(tmp_path: Path) -> None:
+    record = read(kernels.SKIPPING)
+    others = []
+    for at, row in enumerate(record["rows"]):
+        changes = {what: 1.5 * row[what] for what in ("on_ms", "off_ms")}
+        changes |= {"equal": not row["equal"], "peak_on_mb": row["peak_on_mb"] + 50}
+        for what, value in changes.items():
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at][what] = value
+        for walk in row["visited"]:
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at]["visited"][walk] /= 2
+    for what in ("hardware", "torch", "date", "commit", "how"):
+        others.append(copy.deepcopy(record))
+        others[-1]["header"][what] = "another"
+    for other in others:
+        changed = kernels.update(PAGE, with_records(tmp_path, skipping=other))
+        assert changed != PAGE.read_text(), other
+
+
+def test_another_profile_is_noticed(tmp_path: Path) -> None:
+    record = read(kernels.PROFILE)
+    others = []
+    for at, row in enumerate(record["rows"]):
+        most = max(row["stalls"], key=lambda reason: row["stalls"][reason])
+        for what in ("us", "registers", "warps"):
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at][what] *= 2
+        for what in ("instructions", "exponentials", "products", "memory"):
+            others.append(copy.deepcopy(record))
+            others[-1]["rows"][at][what] += 10
+        others.append(copy.deepcopy(record))
+        others[-1]["rows"][at]["stalls"][most] *= 3
+    assert all(kernel_studies.profile(other) != kernel_studies.profile(record) for other in others)
+    changed = kernels.update(PAGE, with_records(tmp_path, profile=others[0]))
+    assert changed != PAGE.read_text()
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(4.0, "4.0x: **yes**"), (3.94, "3.9x: no")])
+def test_a_goal_is_reached_or_not(ratio: float, said: str) -> None:
+    record = read(kernels.LOSSES)
+    cells = {(row["shape"], row["impl"]): row for row in record["rows"]}
+    ours, compiled = cells["rules", "setwise-tf32"], cells["rules", "compiled"]
+    ours["total_ms"], compiled["total_ms"] = 0.25, 0.25 * ratio
+    line = next(line for line in kernels.bars(record).splitlines() if line.startswith("| rules"))
+    assert said in line
+
+
+def test_the_record_counts_its_limits_as_the_code_does() -> None:
+    record = read(kernels.LOSSES)
+    for row in record["rows"]:
+        if "error" in row:
+            continue
+        itemsize = 2 if "bf16" in row["impl"] or row["impl"] == "cut-cross-entropy" else 4
+        both = row["impl"] in ("setwise-bf16-both", "cut-cross-entropy")
+        wide = row["impl"] in ("dense", "compiled", "pykeops")
+        products = "matmul_flops" if wide else "matmul_bf16_flops"
+        assert row["products"] == products
+        shape = row["B"], row["N"], row["F"]
+        _, least = limits.limit_ms(*shape, itemsize, both, products, record["header"]["ceilings"])
+        assert row["limit_ms"] == pytest.approx(least)
+        assert row["limit_fraction"] == pytest.approx(least / row["total_ms"])
+
+
+def test_the_picture_is_current(tmp_path: Path) -> None:
+    """Drawn from the rows of the record, which it names, by the code as it is."""
+    record = read(kernels.LOSSES)
+    assert PICTURE.stat().st_size < 300_000
+    with Image.open(PICTURE) as picture:
+        assert picture.info["Source"] == show.source(record["rows"])
+    show.draw(record["header"], record["rows"], tmp_path / "again.png")
+    assert differing_pixels(PICTURE, tmp_path / "again.png") < 0.01, "run make docs"

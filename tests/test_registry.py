@@ -1,0 +1,53 @@
+"""Names that are looked up: the error lists what is known, and nothing is replaced unnoticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from setwise.experiments import NETWORKS, TASKS, NetworkConfig
+from setwise.experiments.networks import RuleLearner
+from setwise.registry import Registry
+
+
+def test_entries_come_in_their_order() -> None:
+    registry = Registry[type]("thing")
+    for entry in (int, str, float):
+        registry.add(entry.__name__, entry)
+    assert list(registry) == ["int", "str", "float"]
+    assert len(registry) == 3
+    assert registry["str"] is str
+    assert "str" in registry
+    assert "list" not in registry
+    assert dict(registry.items()) == {"int": int, "str": str, "float": float}
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    registry = Registry[type]("thing")
+    with pytest.raises(ValueError, match="thing: unknown 'x'; known: none"):
+        registry["x"]
+    registry.add("int", int)
+    with pytest.raises(ValueError, match="thing: unknown 3; known: int"):
+        registry[3]  # type: ignore[index]
+    for registered, known in ((TASKS, "puzzle, rules"), (NETWORKS, "autoencoder, rule learner")):
+        with pytest.raises(ValueError, match=f"unknown 'x'; known: .*{known.split(',')[0]}"):
+            registered["x"]
+
+
+def test_a_name_is_not_taken_twice() -> None:
+    registry = Registry[type]("thing")
+    registry.add("number", int)
+    registry.add("number", int)
+    with pytest.raises(ValueError, match=r"thing: 'number' is taken, by builtins\.int"):
+        registry.add("number", float)
+    for name in ("", None):
+        with pytest.raises(TypeError, match="expected a name"):
+            registry.add(name, int)  # type: ignore[arg-type]
+
+
+def test_a_kind_of_somebody_else_cannot_take_the_place_of_ours() -> None:
+    with pytest.raises(ValueError, match=r"network: 'rule learner' is taken, by setwise\."):
+
+        class Mine(NetworkConfig):
+            kind = "rule learner"
+
+    assert NETWORKS["rule learner"] is RuleLearner

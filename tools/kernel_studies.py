@@ -1,0 +1,179 @@
+"""Blocks of docs/kernels.md on single questions, each from a record of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tools.markdown import markdown, number, ratio, share, wrapped
+
+Record = dict[str, Any]
+
+
+def designs(tried: Record) -> str:
+    """Designs that were measured side by side."""
+    lines, header = [], tried["header"]
+    for row in tried["designs"]:
+        times = [row["dropped_time"], row["kept_time"]]
+        dropped, kept = ("" if t is None else f"{_as_noted(t)} {row['unit']}" for t in times)
+        lines.append([row["where"], row["dropped"], dropped, row["kept"], kept, row["commit"]])
+    titles = ["where", "dropped", "time", "kept", "time", "commit"]
+    made = wrapped(f"{header['device']}; {header['how']}.")
+    return "\n".join([*markdown(titles, lines), "", made])
+
+
+def skipping(record: Record) -> str:
+    """A training step with and without tiles that cannot matter, and how many were visited."""
+    header, rows = record["header"], record["rows"]
+    lines = []
+    for row in rows:
+        walks = ("logits", "target") if row["gradients"] == "both" else ("logits",)
+        shares = ", ".join(share(row["visited"][walk]) for walk in walks)
+        times = [number(row[kind]) for kind in ("off_ms", "on_ms")]
+        faster = f"{row['off_ms'] / row['on_ms']:.2f}x"
+        lines.append([row["data"], row["precision"], ", ".join(walks), *times, faster, shares])
+    titles = ["outputs", "precision", "gradients to", "every tile, ms", "skipping, ms", "faster"]
+    memory = max(row["peak_on_mb"] - row["peak_off_mb"] for row in rows)
+    same = sum(row["equal"] for row in rows)
+    in_vain = [row["on_ms"] / row["off_ms"] for row in rows if row["data"] == "random"]
+    shape = ", ".join(map(str, header["shape"]))
+    return "\n".join(
+        [
+            f"Forward and backward of (B, N, F) = ({shape}):",
+            "",
+            *markdown([*titles, "tiles visited"], lines),
+            "",
+            wrapped(
+                f"Of random outputs nothing can be left out; to find that out makes a step take "
+                f"{min(in_vain):.2f} to {max(in_vain):.2f} times as long. In {same} of {len(rows)} "
+                f"rows, skipping leaves every bit of the gradients as it is. Peak memory grows by "
+                f"{number(memory)} MB at most."
+            ),
+            wrapped(
+                f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, "
+                f"commit {str(header['commit'])[:12]}. {header['how']}"
+            ),
+        ]
+    )
+
+
+def precision(record: Record) -> str:
+    """A training step at PyTorch's default precision and in tf32: time, memory and error."""
+    header, rows = record["header"], record["rows"]
+    plain, soft, _ = header["data"]
+    contenders = ("dense", "compiled", "setwise")
+    cases = {
+        '"highest"': ("highest", plain),
+        '"highest" with soft targets': ("highest", soft),
+        '"medium"': ("medium", plain),
+    }
+    erring = [("highest", name) for name in contenders]
+    erring += [("medium", name) for name in contenders[1:]]
+    errors: dict[str, list[list[str]]] = {"loss": [], "gradient": []}
+    times, memory = [], []
+    slower: dict[str, list[str]] = {case: [] for case in cases}
+    for row in rows:
+        shape, ran = f"({', '.join(map(str, row['shape']))})", row["ran"]
+        line = [shape]
+        for case, (setting, data) in cases.items():
+            peer, ours = (ran[setting][name]["ms"][data] for name in contenders[1:])
+            slower[case] += [shape] if peer < ours else []
+            line.append(f"{number(peer)} / {number(ours)}: {ratio(peer / ours)}")
+        times.append(line)
+        memory.append([shape, *(number(ran["highest"][name]["peak_mb"]) for name in contenders)])
+        for data in header["data"]:
+            for what, table in errors.items():
+                found = [ran[setting][name]["errors"][data][what] for setting, name in erring]
+                table.append([shape, data, *(f"{error:.0e}" for error in found)])
+    where = [f"at {case}, {', '.join(found)}" for case, found in slower.items() if found]
+    titles = ["(B, N, F)", "outputs"]
+    titles += [name if at == "highest" else f'{name}, "medium"' for at, name in erring]
+    return "\n".join(
+        [
+            "Milliseconds, compiled / setwise, and how many times faster that is:",
+            "",
+            *markdown(["(B, N, F)", *cases], times),
+            "",
+            wrapped(f"The compiled dense loss is faster {'; '.join(where) or 'nowhere'}."),
+            'Peak memory above the inputs at "highest", MB:',
+            "",
+            *markdown(["(B, N, F)", *contenders], memory),
+            "",
+            "Errors of the loss:",
+            "",
+            *markdown(titles, errors["loss"]),
+            "",
+            "Errors of the gradient:",
+            "",
+            *markdown(titles, errors["gradient"]),
+            "",
+            wrapped(
+                f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, "
+                f"commit {str(header['commit'])[:12]}. {header['how']}"
+            ),
+        ]
+    )
+
+
+# Shares of what the device could do in the time of a kernel.
+PROFILED = ["instructions", "exponentials", "products", "memory"]
+# What a warp of a kernel waits for, in other words than those of Nsight Compute.
+WAITS = {
+    "barrier": "other warps",
+    "branch_resolving": "a branch",
+    "dispatch_stall": "a free unit",
+    "drain": "stores",
+    "gmma": "tensor cores",
+    "imc_miss": "constants",
+    "lg_throttle": "loads",
+    "long_scoreboard": "loads",
+    "math_pipe_throttle": "a free unit",
+    "membar": "stores",
+    "mio_throttle": "shared memory or exponentials",
+    "misc": "something else",
+    "no_instruction": "instructions",
+    "not_selected": "its turn",
+    "short_scoreboard": "shared memory or exponentials",
+    "sleeping": "something else",
+    "tex_throttle": "loads",
+    "wait": "its last instruction",
+}
+
+
+def profile(record: Record) -> str:
+    """The kernels of a step, and what each of them makes of the device."""
+    header, lines = record["header"], []
+    for at, row in enumerate(record["rows"]):
+        first = at == 0 or record["rows"][at - 1]["shape"] != row["shape"]
+        sizes = ", ".join(map(str, row["sizes"]))
+        shares = [f"{row[what]:.0f}%" for what in PROFILED]
+        counts = [number(row["us"]), f"{row['registers']:.0f}", f"{row['warps']:.0f}"]
+        label = f"{row['shape']} ({sizes})" if first else ""
+        lines.append([label, _kernel(row["kernel"]), *counts, *shares, _waits(row["stalls"])])
+    titles = ["(B, N, F)", "kernel", "microseconds", "registers", "warps", *PROFILED, "waits for"]
+    made = wrapped(
+        f"Measured on {header['hardware']}, torch {header['torch']}, {header['date']}, commit "
+        f"{str(header['commit'])[:12]}. {header['how']}"
+    )
+    return "\n".join([*markdown(titles, lines), "", made])
+
+
+def _kernel(name: str) -> str:
+    """A kernel of ours by its own name, one of PyTorch's by what it does."""
+    if "at::" not in name:
+        return f"`{name}`"
+    kinds = {"reduce_kernel": "sum", "FillFunctor": "filling", "MulFunctor": "multiplication"}
+    return f"PyTorch's {next(said for kind, said in kinds.items() if kind in name)}"
+
+
+def _waits(stalls: dict[str, float]) -> str:
+    """The two things that a warp spends most cycles waiting for, and their share of all waiting."""
+    cycles: dict[str, float] = {}
+    for reason, spent in stalls.items():
+        cycles[WAITS[reason]] = cycles.get(WAITS[reason], 0.0) + spent
+    most = sorted(cycles, key=lambda wait: -cycles[wait])[:2]
+    total = sum(cycles.values())
+    return ", ".join(f"{wait} {cycles[wait] / total:.0%}" for wait in most)
+
+
+def _as_noted(time: float) -> str:
+    return f"{time:.3f}" if time < 1 else f"{time}"
