@@ -150,6 +150,17 @@ else:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_tests_share_what_lies_in_support_alone() -> None:
+    """A test that imports another one depends on which folders are asked for."""
+    here = Path(__file__).parent
+    assert not {
+        f"{path.relative_to(here)} imports {name}"
+        for path in here.rglob("*.py")
+        for name in _imports(path)
+        if name.startswith("test_")
+    }
+
+
 def test_no_file_is_too_long() -> None:
     long = {path.name: n for path in FILES if (n := len(path.read_text().splitlines())) > 400}
     assert not long

@@ -154,6 +154,9 @@ def test_other_settings_in_the_same_folder(capsys: Captured) -> None:
     assert "other settings" in capsys.readouterr().err
 
 
+# Slow: two processes. tests/render/test_render_folders.py has the same message in one, and
+# test_cli.py that a command tells of a missing package.
+@pytest.mark.slow
 def test_without_the_renderer() -> None:
     """Also where training asks for pictures: the extra is the one of the renderer."""
     code = (

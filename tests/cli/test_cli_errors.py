@@ -193,6 +193,8 @@ def test_nobody_reads_on(typed: str, tmp_path: Path) -> None:
     assert ended.returncode == 141
 
 
+# Slow: a process. test_what_cannot_be_written_is_no_traceback has a full disk in this one.
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tools import headline
 
-from recorded import RESULTS, ROOT, SH, H, make_records, write
+from recorded import RESULTS, SH, H, make_records, write
+from repository import ROOT
 
 README = ROOT / "README.md"
 

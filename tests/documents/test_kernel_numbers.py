@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 from tools import kernel_studies, kernels
 
+from pictures import differing_pixels
+from repository import ROOT
 from setwise.bench import limits, show
-from test_documents import differing_pixels
 
-ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "kernels.md"
 PICTURE = ROOT / "docs" / "figures" / "kernels.png"

@@ -12,9 +12,10 @@ from PIL import Image
 from tools import results as document
 from tools.markdown import with_blocks
 
-from recorded import RESULTS, ROOT, SH, SHEETS, make_records, recorded, write
+from pictures import differing_pixels
+from recorded import RESULTS, SH, SHEETS, make_records, recorded, write
+from repository import ROOT
 from setwise.report import figures, tables
-from test_documents import differing_pixels
 
 PAGE = ROOT / "docs" / "results.md"
 COMMITTED = document.published(RESULTS)

@@ -123,6 +123,8 @@ class TestPatches:
         assert all(weight.equal(same[name]) for name, weight in one.items())
         assert not one["encoder.0.weight"].equal(other["encoder.0.weight"])
 
+    # Slow: a training until it has learned. The tests beside it train for two epochs.
+    @pytest.mark.slow
     def test_it_learns(self) -> None:
         seen = some_patches(15)
         data = replace(DATA, patch_channels=2, patch_epochs=150)

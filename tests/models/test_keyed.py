@@ -7,6 +7,7 @@ import torch
 from scipy import stats  # type: ignore[import-untyped]
 from torch import nn
 
+from setwise.experiments.randomness import hashed
 from setwise.models import GumbelSoftmax, SetAutoencoder
 from setwise.models.keyed import (
     KeyedDropout,
@@ -17,15 +18,20 @@ from setwise.models.keyed import (
 )
 
 SOME = torch.Size([200_000])
-# Neighbours, negative ones, and those that differ in the upper or the lower half alone.
-KEYS = (0, 1, 2, -1, 2**32, 2**32 + 1, 2**63 - 1, -(2**63))
+# As members of an ensemble have them: seeds 0 and 1, epochs 0 and 1, two layers.
+KEYS = tuple(
+    hashed(torch.tensor(seed), epoch, 0, layer, -1).item()
+    for seed in (0, 1)
+    for epoch in (0, 1)
+    for layer in (0, 1)
+)
 
 
 def draws(key: int, shape: torch.Size = SOME) -> torch.Tensor:
     return keyed_uniform(torch.tensor(key), shape)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [*KEYS, 0, 1, 2**32, 2**63 - 1])
 def test_draws_are_uniform_and_inside_the_unit_interval(key: int) -> None:
     found = draws(key)
     assert found.dtype == torch.float32
@@ -35,7 +41,7 @@ def test_draws_are_uniform_and_inside_the_unit_interval(key: int) -> None:
     assert stats.kstest(found.double().numpy(), "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [*KEYS, 0, 1, 2**32, 2**63 - 1])
 def test_draws_do_not_tell_their_neighbours(key: int) -> None:
     found = draws(key).double()
     for lag in (1, 2, 7, 256, 65536):
@@ -63,6 +69,16 @@ def test_members_under_vmap_draw_what_they_draw_alone() -> None:
     together = torch.vmap(lambda key: keyed_uniform(key, torch.Size([5, 7])))(keys)
     for key, found in zip(KEYS, together, strict=True):
         assert found.equal(draws(key, torch.Size([5, 7])))
+
+
+@pytest.mark.parametrize("under_vmap", [False, True])
+def test_a_compiled_step_draws_the_same(under_vmap: bool) -> None:
+    def draw(keys: torch.Tensor) -> torch.Tensor:
+        one = lambda key: keyed_uniform(key, torch.Size([3, 50]))  # noqa: E731
+        return torch.vmap(one)(keys) if under_vmap else one(keys[0])
+
+    keys = torch.tensor(KEYS)
+    assert torch.compile(draw, dynamic=False, backend="aot_eager")(keys).equal(draw(keys))
 
 
 class TestDropout:

@@ -205,7 +205,15 @@ def test_not_all_states_are_there(tmp_path: Path) -> None:
         open_space(file, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["other order", "no transitions", "one missing"])
+# Slow: a training each, and all are found by the same comparison.
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "other order",
+        pytest.param("no transitions", marks=pytest.mark.slow),
+        pytest.param("one missing", marks=pytest.mark.slow),
+    ],
+)
 def test_pictures_of_which_it_is_not_known_what_they_show(kind: str, tmp_path: Path) -> None:
     """Taken for those of the usual order, every plan would be about other states."""
     archive = painted(seed=7) if kind == "other order" else painted()

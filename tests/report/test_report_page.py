@@ -23,7 +23,19 @@ from browser import (
     unnamed,
 )
 from pages import BENCHMARKS, HOSTILE, hostile_page, read_cells, whole_page
-from recorded import A1H, H1H, PAPER, RESULTS, SH, SHEETS, H, make_records, recorded, write
+from recorded import (
+    A1H,
+    H1H,
+    PAPER,
+    RESULTS,
+    SH,
+    SHEETS,
+    H,
+    make_records,
+    recorded,
+    without_scale,
+    write,
+)
 from setwise import cli
 from setwise.experiments.records import Record
 from setwise.report import tables
@@ -40,7 +52,6 @@ from setwise.report.page.cells import (
 from setwise.report.page.experiment import experiment_section
 from setwise.report.page.pieces import Markup, Section, page, table
 from setwise.report.page.report import report
-from test_tables import without_scale
 
 COMMITTED = tables.read_experiments(RESULTS)
 SYMBOLS = {H: "H", SH: "SH", A1H: "A1H", H1H: "H1H"}

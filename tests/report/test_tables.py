@@ -8,20 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from recorded import A1H, H1H, PAPER, RESULTS, SH, SHEETS, H, make_records, write
+from recorded import A1H, H1H, PAPER, RESULTS, SH, SHEETS, H, make_records, without_scale, write
 from setwise import cli
 from setwise.experiments import store
-from setwise.experiments.experiment import LossStyle, Sheet
+from setwise.experiments.experiment import LossStyle
 from setwise.report import tables
 
 TABLE1, TABLE2, TABLE3, TABLE4, TABLE5 = (SHEETS[name] for name in PAPER)
 COMMITTED = tables.read_experiments(RESULTS)
-
-
-def without_scale(sheet: Sheet) -> Sheet:
-    """The same with numbers that can be compared."""
-    assert sheet.reference is not None
-    return replace(sheet, reference=replace(sheet.reference, other_scale=""))
 
 
 def test_the_paper_has_its_numbers() -> None:

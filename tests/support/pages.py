@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page
 
-from recorded import A1H, PAPER, ROOT, SH, SHEETS, make_records, write
+from recorded import A1H, PAPER, SH, SHEETS, make_records, write
+from repository import ROOT
 from setwise.experiments.config import Config
 from setwise.experiments.experiment import LossStyle, Reference, Sheet
 from setwise.experiments.reconstructions import Reconstructions

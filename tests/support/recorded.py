@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from repository import ROOT
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record
 from setwise.report.records import read_sheet
 from setwise.report.tables import Recorded
 
-ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 H, SH, A1H, H1H = "ordered_cross_entropy", "set_cross_entropy", "set_average", "hausdorff"
 PAPER = ("table1", "table2", "table3", "table4", "table5")
@@ -24,6 +24,12 @@ SHEETS["table1-quick"] = replace(
     command="setwise reproduce table1 --preset quick",
     reference=None,
 )
+
+
+def without_scale(sheet: Sheet) -> Sheet:
+    """The same with numbers that can be compared."""
+    assert sheet.reference is not None
+    return replace(sheet, reference=replace(sheet.reference, other_scale=""))
 
 
 def make_records(
