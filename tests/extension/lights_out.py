@@ -1,4 +1,8 @@
-"""Lights Out: pressing a light turns it and its neighbours on or off. A world in one file."""
+"""Lights Out: pressing a light turns it and its neighbours on or off. A world in one file.
+
+Run ``setwise train lights_out.py --keep all``, then ``setwise plan --world lights_out.py
+lights-out``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import torch
 from torch import Tensor
 
 from setwise import Bernoulli, Categorical, Features
+from setwise.experiments import Config, Experiment, Schedule
+from setwise.experiments.networks import Autoencoder
+from setwise.experiments.tasks import WorldData
 from setwise.worlds import World
 
 SIZE = 3
@@ -41,3 +48,28 @@ class LightsOut(World):
     def describe(self, configuration: Tensor) -> str:
         lights = "".join(".*"[on] for on in configuration.tolist())
         return " / ".join(lights[SIZE * row : SIZE * (row + 1)] for row in range(SIZE))
+
+
+def config(scenario: str, loss: str, seed: int) -> Config:
+    """Plans lead through all states, so that all are trained on."""
+    return Config(
+        experiment="lights-out",
+        scenario=scenario,
+        loss=loss,
+        seed=seed,
+        shuffle_input=True,
+        shuffle_target=True,
+        data=WorldData(of="lights-out", states=512, train=512),
+        network=Autoencoder((128, 128), (128,), 24, 128, dropout=0.0, start_at_prototypes=True),
+        schedule=Schedule(epochs=50, batch=64, learning_rate=3e-3, cooldown=0.5, evaluations=5),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="lights-out",
+    title="States of Lights Out",
+    config=config,
+    scenarios={"all": "all 512 states"},
+    losses=("set_cross_entropy", "assignment_cross_entropy"),
+    seeds=1,
+)

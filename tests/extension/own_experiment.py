@@ -24,7 +24,7 @@ class BagsData(DataConfig):
     """Bags of ``size`` digits, read as how often each digit is in the bag."""
 
     kind: ClassVar[str] = "bags"
-    digits: int = 4
+    digits: int = 6
     size: int = 3
     bags: int = 60
     train: int = 50
@@ -48,7 +48,7 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         shuffle_target=True,
         data=BagsData(),
         network=RuleLearner(width=32, hidden_layers=1, dropout=0.0),
-        schedule=Schedule(epochs=60, batch=10, learning_rate=2e-2, evaluations=3),
+        schedule=Schedule(epochs=60, batch=10, learning_rate=2e-2, cooldown=0.5, evaluations=3),
     )
 
 
@@ -56,7 +56,7 @@ EXPERIMENT = Experiment(
     name="bags",
     title="Bags of digits from their counts",
     config=config,
-    scenarios={"three": "three of four digits"},
+    scenarios={"three": "three of six digits"},
     losses=("ordered_cross_entropy", "assignment_cross_entropy"),
     seeds=2,
     metric="exact",

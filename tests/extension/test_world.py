@@ -11,24 +11,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-import setwise as sw
-from lights_out import PRESS, LightsOut
+from lights_out import EXPERIMENT, PRESS, LightsOut
 from setwise import cli
-from setwise.experiments.recipes import table1
-from setwise.models import (
-    GumbelSoftmax,
-    SetAutoencoder,
-    annealed_temperature,
-    start_at_prototypes,
-)
+from setwise.experiments import records
+from setwise.experiments.saved_networks import network_path
 from setwise.planning import LatentPlanner, Problem, problems_for, validate
-from setwise.planning.learned import LearnedSpace
+from setwise.planning.learned import choose_network, open_space
 from setwise.worlds import WORLDS
 
 FILE = Path(__file__).with_name("lights_out.py")
 WORLD = LightsOut()
 STATES = WORLD.states()
-SETS = WORLD.objects(STATES)
 
 
 class Exact:
@@ -74,8 +67,10 @@ def test_it_is_one_short_file() -> None:
 
 def test_the_page_on_planning_shows_it() -> None:
     text, page = FILE.read_text(), Path(__file__).parents[2] / "docs" / "planning.md"
-    shown = text[text.index("SIZE = ") : text.index("    def describe")].rstrip()
-    assert f"\n{shown}\n```\n" in page.read_text()
+    for first, after in (("SIZE = ", "    def describe"), ("def config", None)):
+        end = None if after is None else text.index(after)
+        shown = text[text.index(first) : end].rstrip()
+        assert f"\n{shown}\n```\n" in page.read_text()
 
 
 def test_the_world() -> None:
@@ -100,32 +95,28 @@ def test_plans_over_exact_codes() -> None:
         assert solved(planner, PROBLEMS) == 20
 
 
-def test_plans_over_learned_codes() -> None:
-    """A matching brings every light back; the states that plans lead through are all of them."""
-    model = train(epochs=50)
-    with LatentPlanner(model, WORLD) as planner:
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where ``setwise train lights_out.py --keep all`` has been run."""
+    folder = tmp_path_factory.mktemp("lights-out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert cli.main(["train", str(FILE), "--keep", "all", "--device", "cpu"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("loss", EXPERIMENT.losses)
+def test_plans_over_learned_codes(loss: str, learned: Path) -> None:
+    """Every light is brought back: the states that plans lead through are all of them."""
+    [config] = EXPERIMENT.configs(losses=[loss])
+    [record] = (r for r in records.read(learned / "results/lights-out.jsonl") if r["loss"] == loss)
+    assert record["config"] == json.loads(json.dumps(config.as_dict()))
+    assert record["metrics"]["success"] == 1
+    space = open_space(network_path(learned / "runs", config))
+    assert isinstance(space.world, LightsOut)
+    with LatentPlanner(space.model, space.world) as planner:
         assert planner.health().healthy, str(planner.health())
         assert solved(planner, PROBLEMS) == 20
-
-
-def train(epochs: int) -> SetAutoencoder:
-    torch.manual_seed(0)
-    model = SetAutoencoder(
-        9, WORLD.features, GumbelSoftmax(24), (128, 128), (128,), 128, dropout=0.0
-    )
-    start_at_prototypes(model, SETS, WORLD.features)
-    adam = torch.optim.Adam(model.parameters())
-    rate = torch.optim.lr_scheduler.OneCycleLR(adam, 3e-3, total_steps=8 * epochs)
-    for epoch in range(epochs):
-        temperature = annealed_temperature(epoch / epochs)
-        for some in torch.randperm(512).split(64):
-            outputs = model(sw.shuffle_sets(SETS[some]), temperature)
-            loss = sw.assignment_cross_entropy(outputs, sw.shuffle_sets(SETS[some]), WORLD.features)
-            adam.zero_grad()
-            loss.backward()
-            adam.step()
-            rate.step()
-    return model.eval()
 
 
 def test_the_judge_knows_the_rules() -> None:
@@ -152,17 +143,13 @@ class TestCommand:
         monkeypatch.chdir(tmp_path)
         monkeypatch.delitem(sys.modules, "mine", raising=False)
 
-    def test_a_plan(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        config = table1.quick("4", "SH", 0)
-        network = tmp_path / "network"
-        network.touch()
-        space = LearnedSpace(network, config, Exact(), WORLD)  # type: ignore[arg-type]
-        monkeypatch.setattr("setwise.planning.learned.open_space", lambda *_: space)
-        options = ["--network", "network", "--record", "kept", "--steps", "5"]
+    def test_a_plan(self, learned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        options = ["--runs", str(learned / "runs"), "--record", "kept", "--steps", "5"]
         assert cli.main(["plan", "--world", str(FILE), "lights-out", *options]) == 0
         said = capsys.readouterr().out
+        network = choose_network("lights-out", learned / "runs")
+        assert f"network    {network}\n" in said
+        assert "           SH, seed 0, scenario all of lights-out\n" in said
         assert "decoding   512 of 512 states come back" in said
         assert "goal       ... / ... / ..." in said
         assert "        1  action " in said
@@ -174,6 +161,8 @@ class TestCommand:
                 assert picture.width > 7 * 14
         kept = json.loads(Path("kept/lights-out-3x3-5-seed0/plan.json").read_text())
         assert len(kept["captions"]) == length + 1
+        assert kept["network"]["experiment"] == "lights-out"
+        assert kept["network"]["loss"] == "set_cross_entropy"
 
     def test_no_network(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["plan", "--world", str(FILE), "lights-out"]) == 2

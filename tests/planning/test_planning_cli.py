@@ -11,7 +11,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,11 @@ from programs import program
 from setwise import cli
 from setwise.cli.installed import install_command
 from setwise.experiments import checkpoint, store
-from setwise.experiments.config import Schedule
-from setwise.experiments.recipes import RECIPES, Recipe, table5
+from setwise.experiments.config import Config, Schedule
+from setwise.experiments.recipes import EXPERIMENTS, table1, table2, table4, table5
+from setwise.experiments.records import SCHEMA
+from setwise.experiments.saved_networks import network_path
+from setwise.experiments.train import build_network
 from setwise.planning import write_problems
 from setwise.planning.instances import Problem
 from setwise.planning.learned import choose_network, open_space, plannable_networks
@@ -38,6 +41,7 @@ from setwise.worlds import PuzzleWorld
 pytestmark = pytest.mark.slow
 
 Captured = pytest.CaptureFixture[str]
+SH, A1H = "set_cross_entropy", "set_average"
 PUZZLE = PuzzleWorld(2, 3)
 
 
@@ -57,26 +61,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         torch.set_num_threads(threads)
 
 
-def network(folder: Path, loss: str = "SH") -> Path:
-    config = table5.quick(loss, 0)  # type: ignore[arg-type]
-    return folder / "runs" / config.table / f"{config.identity}.safetensors"
+def network(folder: Path) -> Path:
+    return network_path(folder / "runs", table5.quick("4", SH, 0))
 
 
 def test_the_quick_preset_solves_everything(folder: Path, capsys: Captured) -> None:
     records = store.read(folder / "results" / "table5-quick.jsonl")
     assert {(r["loss"], r["scenario"]) for r in records} == {
-        (loss, f"puzzle-{steps}") for loss in ("SH", "A1H") for steps in (7, 14)
+        (loss, f"puzzle-{steps}") for loss in (SH, A1H) for steps in (7, 14)
     }
     for record in records:
         assert record["environment"]["commit"] == "abc"
         assert record["health"]["colliding"] == 0
-        if record["loss"] == "SH":
+        if record["loss"] == SH:
             assert record["metrics"] == {"solved": 5, "optimal": 5, "found": 5, "problems": 5}
     assert cli.main(["tables", "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["table5-quick"]
     assert [(c["loss"], c["scenario"], c["best"]) for c in cells][:2] == [
-        ("SH", "puzzle-7", 5),
-        ("SH", "puzzle-14", 5),
+        (SH, "puzzle-7", 5),
+        (SH, "puzzle-14", 5),
     ]
 
 
@@ -302,8 +305,10 @@ class TestReproduce:
             (["--preset", "quick", "--scenarios", "blocks-3"], "has no blocks-3; it has puzzle-7"),
             (["--scenarios", "puzzle-9"], "has no puzzle-9; it has puzzle-7, puzzle-14, blocks-3"),
             (["--scenarios", "puzzle-7"], "train them with setwise reproduce table1"),
-            (["--losses", "H", "H1H"], "--losses: table5 plans with SH and A1H, got only H, H1H"),
-            (["--preset", "quick", "--losses", "H"], "table5 plans with SH and A1H, got only H"),
+            (["--losses", "H", "H1H"], "--losses: the experiment has no H; it has SH, A1H"),
+            (["--losses", "SH", "H1H"], "--losses: the experiment has no H1H; it has SH, A1H"),
+            (["--preset", "quick", "--losses", "H"], "the experiment has no H; it has SH, A1H"),
+            (["--losses", "H9"], "--losses: loss: unknown 'H9'; known: "),
         ):
             assert cli.main(["reproduce", "table5", *options]) == 2
             assert said in capsys.readouterr().err
@@ -347,10 +352,14 @@ class TestReproduce:
             patch.setattr("setwise.planning.learned.open_space", refuse)
             assert cli.main(command) == 2
         assert capsys.readouterr().err.endswith("\ndata: other pictures\n")
+
         # The other tables as well: here a batch that is larger than the data.
-        big = replace(table5.quick("SH", 0), table="table1-quick", schedule=Schedule(1, batch=721))
-        recipe = Recipe(lambda *_: big, ("4",), 1)
-        monkeypatch.setitem(RECIPES["table1"], "quick", recipe)
+        def big(scenario: str, loss: str, seed: int) -> Config:
+            config = table5.quick(scenario, loss, seed)
+            return replace(config, experiment="table1-quick", schedule=Schedule(1, batch=721))
+
+        experiment = replace(table1.QUICK, config=big)
+        monkeypatch.setitem(EXPERIMENTS._entries, "table1-quick", experiment)
         command = ["reproduce", "table1", "--preset", "quick", "--device", "cpu"]
         assert cli.main([*command, "--results", str(tmp_path), "--runs", str(tmp_path)]) == 2
         assert "a batch of 721 is more than the 720" in capsys.readouterr().err
@@ -382,29 +391,25 @@ class TestReproduce:
 class TestNetworks:
     def test_those_that_can_be_planned_with(self, folder: Path) -> None:
         found = plannable_networks([folder / "runs" / "networks5-quick"])
-        assert {config.loss for _, config in found} == {"SH", "A1H"}
+        assert {config.loss for _, config in found} == {SH, A1H}
         assert choose_network("puzzle", folder / "runs") == network(folder)
         assert choose_network("blocksworld", folder / "runs") is None
 
     def test_a_network_is_opened_with_its_domain(self, folder: Path) -> None:
         space = open_space(network(folder))
         assert space.world == PUZZLE
-        assert space.config == table5.quick("SH", 0)
+        assert space.config == table5.quick("4", SH, 0)
         assert not space.model.training
 
     def test_others_are_refused(self, folder: Path, tmp_path: Path) -> None:
-        from setwise.experiments.task import build_network, load_task
-
-        from setwise.experiments.recipes import table2, table4
-
         configs = {
-            "missing objects": table2.quick("4", "SH", 0),
-            "no codes of states": table4.quick("n2-2250-random", "SH", 0),
+            "missing objects": table2.quick("4", SH, 0),
+            "no codes of states": table4.quick("n2-2250-random", SH, 0),
         }
         for said, config in configs.items():
             path = tmp_path / "one" / f"{config.identity}.safetensors"
-            weights = build_network(config, load_task(config.data)).state_dict()
-            checkpoint.write(path, weights, {"config": asdict(config)})
+            weights = build_network(config, config.data.load()).state_dict()
+            checkpoint.write(path, weights, {"schema": SCHEMA, "config": config.as_dict()})
             with pytest.raises(ValueError, match=said):
                 open_space(path)
         assert plannable_networks([tmp_path / "one"]) == []

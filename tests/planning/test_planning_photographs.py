@@ -1,78 +1,48 @@
 """``setwise plan blocksworld``: from an archive of patches to a network, a plan and its pictures.
 
-The photographs are painted, so that nothing has to be rendered: two blocks on three stacks, in two
-colours, brighter where they are of metal. The network is trained for a moment only; that plans over
-pictures can be right is shown in test_planning_blocks.py.
+The photographs are painted; see `painted_blocks`. The network is trained for a moment only; that
+plans over pictures can be right is shown in test_planning_blocks.py.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
-from setwise.experiments.blocks import archive_of, with_archive
-from setwise.experiments.reproduce import reproduce
 
+from painted_blocks import DATA, WORLD, painted
 from setwise import cli
-from setwise.data.blocksworld import Blocksworld
-from setwise.data.blocksworld_archive import PATCH, BlocksworldArchive
+from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.experiments import checkpoint
-from setwise.experiments.config import Autoencoder, BlocksData, Config, Schedule
+from setwise.experiments.config import Config, Schedule
+from setwise.experiments.networks import Autoencoder
 from setwise.experiments.recipes import table5
+from setwise.experiments.run import train
+from setwise.experiments.saved_networks import network_path
+from setwise.experiments.tasks import BlocksData
+from setwise.experiments.train import RunResult
 from setwise.planning import problems_for
 from setwise.planning.learned import choose_network, open_space
 from setwise.planning.table5 import PAPER, PlanningSettings, plan_network
 from setwise.worlds import PicturedBlocksworld
-
-WORLD = Blocksworld(blocks=2, stacks=3)
-DATA = BlocksData(
-    blocks=2,
-    states=48,
-    width=60,
-    height=40,
-    train=48,
-    patch_channels=4,
-    patch_epochs=5,
-    patch_batch=24,
-    patch_rate=3e-3,
-)
-COLOURS = np.array([[0.9, 0.2, 0.1], [0.1, 0.3, 0.9]])
-
-
-def painted(seed: int = DATA.seed) -> BlocksworldArchive:
-    """All states in the order of a sample, as ``setwise data blocksworld`` writes them."""
-    random = np.random.default_rng(0)
-    states = WORLD.sample(DATA.states, seed)
-    stack, level, metal = (column.numpy() for column in states.unbind(-1))
-    shade = np.where(metal, 1.0, 0.4)[..., None, None, None]
-    patches = COLOURS[:, None, None] * shade * np.ones((PATCH, PATCH, 1))
-    patches = (patches + random.normal(0, 0.02, patches.shape)).clip(0, 1)
-    x, y = 5 + 18 * stack + random.integers(0, 2, stack.shape), 25 - 12 * level
-    boxes = np.stack([x, y, x + 12, y + 12], axis=-1).astype(np.uint16)
-    pairs = WORLD.rank(states).argsort()[WORLD.transitions()].numpy()
-    images = (255 * patches).astype(np.uint8)
-    return BlocksworldArchive(images, boxes, (DATA.height, DATA.width), pairs)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of runs with the archive and a network that learned from it."""
     folder = tmp_path_factory.mktemp("photographs")
-    path = archive_of(DATA, folder)
+    path = DATA.archive(folder)
     path.parent.mkdir()
     painted().write(path)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        reproduce(
-            [config(folder)], "cpu", folder, folder, keep=lambda found: kept(folder), data=folder
-        )
+        train([config(folder)], "cpu", folder, folder, keep=everything, data=folder)
         yield folder
     finally:
         torch.set_num_threads(threads)
@@ -80,8 +50,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def config(folder: Path, data: BlocksData | None = None) -> Config:
     return replace(
-        table5.blocks("SH", 0),
-        data=data or with_archive(DATA, folder),
+        table5.blocks("4", "set_cross_entropy", 0),
+        data=data or DATA.bound(folder),
         network=Autoencoder(
             element_widths=(64, 64), widths=(64,), latent=16, decoder_width=64, dropout=0.0
         ),
@@ -89,12 +59,12 @@ def config(folder: Path, data: BlocksData | None = None) -> Config:
     )
 
 
-def kept(folder: Path) -> list[str]:
-    return [config(folder).identity]
+def everything(found: Sequence[RunResult]) -> list[str]:
+    return [result.config.identity for result in found]
 
 
 def network(folder: Path) -> Path:
-    return folder / "networks5" / f"{config(folder).identity}.safetensors"
+    return network_path(folder, config(folder))
 
 
 def test_the_network_knows_all_states(folder: Path) -> None:
@@ -179,15 +149,15 @@ def test_the_table(folder: Path, tmp_path: Path) -> None:
 
 def trained_on(archive: BlocksworldArchive, data: BlocksData, folder: Path) -> Path:
     """A network that has just begun to learn from other pictures."""
-    path = archive_of(data, folder)
+    path = data.archive(folder)
     path.parent.mkdir()
     archive.write(path)
-    data = replace(with_archive(data, folder), patch_epochs=1)
+    data = replace(data.bound(folder), patch_epochs=1)
     other = replace(
         config(folder, data), schedule=Schedule(epochs=1, batch=data.train // 2, evaluations=1)
     )
-    reproduce([other], "cpu", folder, folder, keep=lambda found: [other.identity], data=folder)
-    return folder / other.table / f"{other.identity}.safetensors"
+    train([other], "cpu", folder, folder, keep=everything, data=folder)
+    return network_path(folder, other)
 
 
 def test_not_all_states_are_there(tmp_path: Path) -> None:

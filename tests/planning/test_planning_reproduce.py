@@ -7,8 +7,8 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from setwise.cli import plans
 from setwise.experiments import checkpoint, store
 from setwise.experiments.config import Config
 from setwise.experiments.recipes import table1, table5
-from setwise.experiments.train import StoppedError
+from setwise.experiments.records import SCHEMA
+from setwise.experiments.train import StoppedError, Training
 from setwise.planning.table5 import PAPER
 
 Captured = pytest.CaptureFixture[str]
+SH, A1H = "set_cross_entropy", "set_average"
 
 
 @pytest.mark.parametrize(
@@ -45,14 +47,14 @@ def test_options_of_other_tables_are_refused(options: list[str], capsys: Capture
 def test_ctrl_c_in_training(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def training(*arguments: Any, **options: Any) -> None:
-        assert options["save_every"] == 7.0
+    def interrupted(training: Training, watch: Any, stop: Callable[[], bool]) -> None:
+        assert training._save_every == 7.0
         os.kill(os.getpid(), signal.SIGINT)
-        assert options["stop"]()
+        assert stop()
         raise StoppedError
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("setwise.experiments.reproduce.reproduce", training)
+    monkeypatch.setattr(Training, "run", interrupted)
     command = ["reproduce", "table5", "--preset", "quick", "--save-every", "7"]
     assert cli.main(command) == 130
     assert "stopped, the training is saved; to go on: setwise" in capsys.readouterr().err
@@ -65,21 +67,23 @@ def accept(configs: Sequence[Config]) -> None:
 def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Captured) -> None:
     """Whatever the files are called; other scenarios, losses and seeds are left aside."""
     kept = {
-        "wanted": table1.paper("4", "SH", 3),
-        "too": table1.paper("4", "A1H", 0),
-        "other-scenario": table1.paper("3", "SH", 3),
-        "other-loss": table1.paper("4", "H", 3),
-        "other-size": table1.quick("4", "SH", 3),
+        "wanted": table1.paper("4", SH, 3),
+        "too": table1.paper("4", A1H, 0),
+        "other-scenario": table1.paper("3", SH, 3),
+        "other-loss": table1.paper("4", "ordered_cross_entropy", 3),
+        "other-size": table1.quick("4", SH, 3),
     }
     for name, config in kept.items():
         path = tmp_path / "table1" / f"{name}.safetensors"
-        checkpoint.write(path, {"x": torch.zeros(1)}, {"config": asdict(config)})
+        checkpoint.write(
+            path, {"x": torch.zeros(1)}, {"schema": SCHEMA, "config": config.as_dict()}
+        )
     options = argparse.Namespace(
         preset="paper",
         runs=tmp_path,
         results=tmp_path / "results",
         seeds=None,
-        losses=("H", "SH", "A1H", "H1H"),
+        losses=None,
     )
     found = plans._networks(options, [PAPER["puzzle-7"]], "cpu", (), accept)
     assert [(path.stem, config) for path, config in found] == [
@@ -94,7 +98,7 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
     assert command.format("A1H", "1,2,3,4,5,6,7,8,9") in second
     assert shlex.split(second)[-2:] == ["--results", str(tmp_path / "results")]
     # Records that are there would keep it from being trained.
-    lost = {"config": asdict(table1.paper("4", "SH", 5))}
+    lost = {"schema": SCHEMA, "config": table1.paper("4", SH, 5).as_dict()}
     store.append(tmp_path / "results" / "table1.jsonl", [lost])
     plans._networks(options, [PAPER["puzzle-7"]], "cpu", (), accept)
     first = capsys.readouterr().err.splitlines()[0]
@@ -148,7 +152,7 @@ def test_records_of_other_pictures_are_refused_before_anything_is_trained(
     command = ["reproduce", "table5", "--scenarios", "blocks-3", "--device", "cpu"]
     assert cli.main(command) == 2
     said = capsys.readouterr().err
-    assert "table5: runs of SH in scenario blocks-3 differ in" in said
+    assert "table5: runs of set_cross_entropy in scenario blocks-3 differ in" in said
     assert "epoch" not in said
     assert records.read_text() == before
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from setwise.report.paper import TABLES
 
 from oracle import SMALL, Blurred, Forgetful, Oracle
 from setwise.experiments import store
-from setwise.experiments.recipes import table1, table3, table5
+from setwise.experiments.recipes import PLANNED, table1, table3, table5
 from setwise.planning import (
     Failure,
     Fault,
@@ -37,7 +36,8 @@ from setwise.planning.table5 import (
 from setwise.report import tables
 from setwise.worlds import PuzzleWorld
 
-CONFIG = table1.quick("4", "SH", 3)
+SH, A1H = "set_cross_entropy", "set_average"
+CONFIG = table1.quick("4", SH, 3)
 WALKS = [Scenario(f"puzzle-{steps}", "puzzle", steps, problems=4) for steps in (3, 7)]
 
 
@@ -96,15 +96,19 @@ def test_defects_of_networks_are_told_apart() -> None:
 
 
 def test_scenarios_are_those_of_the_paper() -> None:
-    assert list(PAPER) == list(TABLES["table5"].scenarios)
+    sheet = PLANNED["table5"]
+    assert list(PAPER) == list(sheet.scenarios)
     assert [scenario.problems for scenario in PAPER.values()] == [20, 20, 10, 10, 10]
     assert set(QUICK) <= set(PAPER)
-    for loss, values in TABLES["table5"].values.items():
-        assert loss in ("SH", "A1H")
-        assert all(v <= s.problems for v, s in zip(values, PAPER.values(), strict=True))
+    assert list(QUICK) == list(PLANNED["table5-quick"].scenarios)
+    assert sheet.reference is not None
+    assert set(sheet.reference.values) == {SH, A1H} == set(sheet.losses)
+    for values in sheet.reference.values.values():
+        assert list(values) == list(PAPER)
+        assert all(values[name] <= scenario.problems for name, scenario in PAPER.items())
     assert PAPER["puzzle-7"].fits(CONFIG)
-    assert not PAPER["puzzle-7"].fits(table3.paper("4", "SH", 0))
-    assert PAPER["blocks-3"].fits(table5.blocks("SH", 0))
+    assert not PAPER["puzzle-7"].fits(table3.paper("4", SH, 0))
+    assert PAPER["blocks-3"].fits(table5.blocks("4", SH, 0))
     assert not PAPER["blocks-3"].fits(CONFIG)
 
 
@@ -136,12 +140,12 @@ def test_records_are_those_of_a_table(space: LearnedSpace, tmp_path: Path) -> No
     assert told == [(s.name, n) for s in WALKS for n in range(1, 5)]
     three, seven = store.read(tmp_path / "table5-quick.jsonl")
     assert (three["scenario"], seven["scenario"]) == ("puzzle-3", "puzzle-7")
-    assert (seven["loss"], seven["seed"], seven["table"]) == ("SH", 3, "table5-quick")
+    assert (seven["loss"], seven["seed"], seven["experiment"]) == (SH, 3, "table5-quick")
     assert seven["metrics"] == {"solved": 4, "optimal": 4, "found": 4, "problems": 4}
     assert seven["environment"]["commit"] == "abc"
     assert seven["health"]["healthy"] is True
     assert seven["config"]["planning"]["encoding"] == "index"
-    assert seven["config"]["trained"] == {"table": "table1-quick", "scenario": "4"}
+    assert seven["config"]["trained"] == {"experiment": "table1-quick", "scenario": "4"}
     for problem in seven["problems"]:
         assert problem["valid"]
         assert problem["failure"] is None
@@ -150,8 +154,8 @@ def test_records_are_those_of_a_table(space: LearnedSpace, tmp_path: Path) -> No
         assert problem["expanded"] > 0
         assert set(problem["seconds"]) == {"encode", "write", "search", "decode", "validate"}
     assert len({problem["name"] for problem in seven["problems"]}) == 4
-    [cell, *_] = tables.cells(TABLES["table5"], [seven])
-    assert (cell.best, cell.runs, cell.paper) == (4, 1, 20)
+    [cell, *_] = tables.cells(PLANNED["table5"], [seven])
+    assert (cell.best, cell.runs, cell.reference) == (4, 1, 20)
 
 
 def test_failures_are_recorded(space: LearnedSpace, tmp_path: Path) -> None:
@@ -180,19 +184,35 @@ def test_what_is_recorded_is_not_planned_again(space: LearnedSpace, tmp_path: Pa
     plan_network("table5", space, WALKS[:1], tmp_path, settings=settings)
     assert left() == WALKS[1:]
     assert left(replace(CONFIG, seed=4)) == WALKS
-    assert left(replace(CONFIG, loss="A1H")) == WALKS
+    assert left(replace(CONFIG, loss=A1H)) == WALKS
     assert left(heuristic="hmax") == WALKS
-    assert left(table5.blocks("SH", 0)) == [blocks]
+    assert left(table5.blocks("4", SH, 0)) == [blocks]
     # Fields that came later have their defaults in older records, whatever these are called.
     [record] = store.read(tmp_path / "table5.jsonl")
-    del record["config"]["data"]["dummies"], record["config"]["planning"]["heuristic"]
-    record["config"]["planning"]["domain"] = record["config"]["planning"].pop("world")
     (tmp_path / "table5.jsonl").unlink()
-    store.append(tmp_path / "table5.jsonl", [record | {"run": "older"}])
+    store.append(tmp_path / "table5.jsonl", [older(record)])
     assert left() == WALKS[1:]
     assert left(heuristic="hmax") == WALKS
     # Networks that differ in more than the seed are no runs of one cell.
-    other = replace(space, config=table1.paper("4", "SH", 4))
+    other = replace(space, config=table1.paper("4", SH, 4))
     plan_network("table5", other, WALKS[:1], tmp_path, settings=settings)
-    with pytest.raises(ValueError, match=r"^table5: runs of SH in scenario puzzle-3 differ"):
-        tables.read_tables(tmp_path)
+    PLANNED["table5"].write(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"^table5: runs of set_cross_entropy in scenario puzzle-3 differ"
+    ):
+        tables.read_experiments(tmp_path)
+
+
+def older(record: dict[str, Any]) -> dict[str, Any]:
+    """As the first release wrote it, before some of the fields were there."""
+    config, schedule = record.pop("config"), {}
+    for name, value in config.pop("schedule").items():
+        if not name.startswith("loss_temperature") and name not in ("recombined", "donors"):
+            schedule[name.removeprefix("latent_")] = value
+    del config["data"]["dummies"], config["network"]["start_at_prototypes"]
+    del config["planning"]["heuristic"], record["schema"]
+    config["planning"]["domain"] = config["planning"].pop("world")
+    config["trained"]["table"] = config["trained"].pop("experiment")
+    config |= {"table": config.pop("experiment"), "loss": "SH", "schedule": schedule}
+    table = record.pop("experiment")
+    return record | {"table": table, "loss": "SH", "run": "older", "config": config}

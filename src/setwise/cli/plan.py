@@ -68,6 +68,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     import PIL  # noqa: F401  found missing now, not after a minute of encoding
 
+    from setwise.losses.table import LOSSES
     from setwise.planning import LatentPlanner, find_executable
     from setwise.planning.learned import open_space
     from setwise.planning.recorded import check_place
@@ -91,11 +92,9 @@ def _run(options: argparse.Namespace) -> int:
                 check_place(options.record / problem.name)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
-    config = space.config
+    config, symbol = space.config, LOSSES[space.config.loss].symbol
     print(f"network    {space.path}")
-    trained = (
-        f"{config.loss}, seed {config.seed}, scenario {config.scenario} of {config.experiment}"
-    )
+    trained = f"{symbol}, seed {config.seed}, scenario {config.scenario} of {config.experiment}"
     print(f"           {trained}")
     with LatentPlanner(space.model, space.world, encoding=options.encoding) as planner:
         print(planner.health())

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise.demo.learn import Learned
 from setwise.demo.solve import Solved
 from setwise.experiments.recipes.demo import LOSSES
 from setwise.files import write_text
 from setwise.losses.table import find_loss
+from setwise.planning import Coder
 from setwise.planning.show import captions_of
 from setwise.report.page.pieces import (
     Curve,
@@ -197,9 +198,9 @@ def _going_on(learned: Learned, program: str, typed: str) -> Markup:
     return joined([*shown, provenance([typed], [source])])
 
 
-def _outputs(model: nn.Module, sets: Tensor) -> Tensor:
+def _outputs(model: Coder, sets: Tensor) -> Tensor:
     with torch.no_grad():
-        return model(sets)
+        return model.decode(model.encode(sets))
 
 
 def _drawn(solved: Solved, objects: Tensor) -> bytes:

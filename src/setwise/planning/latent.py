@@ -25,6 +25,7 @@ _EXAMPLES = 5  # named in a report
 _CHUNK = 8192  # states at once; bounds the memory
 
 
+@runtime_checkable
 class Coder(Protocol):
     """A model between sets and codes, such as `SetAutoencoder`."""
 

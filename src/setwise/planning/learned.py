@@ -1,17 +1,19 @@
-"""Trained networks as latent spaces to plan in: what ``setwise reproduce --keep`` left on disk."""
+"""Trained networks as latent spaces to plan in: what ``--keep`` left on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from setwise.experiments.config import Config
+from setwise.experiments.records import SCHEMA
 from setwise.experiments.saved_networks import load_network_and_task, networks_among
 from setwise.experiments.tasks.task import DATA
-from setwise.models import SetAutoencoder
+from setwise.planning.latent import Coder
 from setwise.worlds import World
 
 
@@ -21,14 +23,25 @@ class LearnedSpace:
 
     path: Path
     config: Config
-    model: SetAutoencoder
+    model: Coder
     world: World
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the record of a plan says of it."""
+        return {
+            "schema": SCHEMA,
+            "file": self.path.name,
+            "experiment": self.config.experiment,
+            "scenario": self.config.scenario,
+            "loss": self.config.loss,
+            "seed": self.config.seed,
+        }
 
 
 def open_space(path: Path, data: Path = DATA, device: torch.device | str = "cpu") -> LearnedSpace:
     """The network in a file; data that are files lie in the folder ``data``."""
     config, model, task = load_network_and_task(path, data=data)
-    if not isinstance(model, SetAutoencoder):
+    if not isinstance(model, Coder):
         raise ValueError(f"{path}: a network of {config.experiment}, which has no codes of states")
     try:
         world = config.data.world(task, data)
@@ -46,8 +59,8 @@ def plannable_networks(folders: Iterable[Path]) -> list[tuple[Path, Config]]:
 def choose_network(kind: str, runs: Path) -> Path | None:
     """The kept network of a kind of world to plan with where none is named, if there is one.
 
-    That with the most states; of several, one trained by set cross entropy on targets in random
-    order, with the smallest seed.
+    That which learned from the most states, as far as its data tell; of several, one trained by set
+    cross entropy on targets in random order, with the smallest seed.
     """
     networks = plannable_networks(folder for folder in runs.glob("*") if folder.is_dir())
     fitting = [(path, config) for path, config in networks if config.data.world_kind == kind]
@@ -56,9 +69,8 @@ def choose_network(kind: str, runs: Path) -> Path | None:
 
 def _preference(network: tuple[Path, Config]) -> tuple[int, bool, bool, int, str]:
     path, config = network
-    states = config.data.states  # type: ignore[attr-defined]  # those with a world have some
     return (
-        -states,
+        -getattr(config.data, "states", 0),
         config.loss != "set_cross_entropy",
         not config.shuffle_target,
         config.seed,

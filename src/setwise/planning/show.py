@@ -44,19 +44,12 @@ def record_plan(
     space: LearnedSpace, objects: Tensor, report: Report, folder: Path, command: str
 ) -> None:
     """Write the states [P, N, F] of a plan into a folder of its own, for `setwise report`."""
-    config = space.config
     captions, _ = captions_of(space.world, report)
     about = {
         "domain": space.world.name,
         "verdict": str(report).partition("\n")[0],
         "valid": report.valid,
-        "network": {
-            "file": space.path.name,
-            "table": config.experiment,
-            "scenario": config.scenario,
-            "loss": config.loss,
-            "seed": config.seed,
-        },
+        "network": space.as_dict(),
         "command": command,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment.describe(device_of(space.model)),

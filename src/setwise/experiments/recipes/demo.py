@@ -17,9 +17,6 @@ def config(loss: str, seed: int) -> Config:
     return replace(
         quick,
         experiment="demo",
-        # Slower than the preset, which loses a network now and then: whoever sees this for the
-        # first time has one only.
-        schedule=replace(
-            quick.schedule, epochs=500, learning_rate=2e-3, cooldown=0.6, evaluations=50
-        ),
+        # Longer than the preset: whoever sees this for the first time has one network only.
+        schedule=replace(quick.schedule, epochs=500, cooldown=0.6, evaluations=50),
     )

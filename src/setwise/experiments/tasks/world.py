@@ -40,4 +40,8 @@ class WorldData(DataConfig):
         return self._made()
 
     def _made(self) -> World:
-        return WORLDS[self.of](*self.size)
+        world = WORLDS[self.of]
+        try:
+            return world(*self.size)
+        except TypeError as error:
+            raise ValueError(f"data: no {self.of} of size {self.size}: {error}") from error
