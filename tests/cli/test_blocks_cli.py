@@ -20,9 +20,13 @@ from setwise.cli.installed import install_command
 from setwise.data import Blocksworld
 from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.experiments import store
-from setwise.experiments.config import Autoencoder, BlocksData, Config, Loss, Schedule
-from setwise.experiments.recipes import RECIPES, Recipe, table3
+from setwise.experiments.config import Config, Schedule
+from setwise.experiments.experiment import Experiment
+from setwise.experiments.networks import Autoencoder
+from setwise.experiments.recipes import table3
+from setwise.experiments.tasks import BlocksData
 from setwise.render import Environment, Settings, collect, render_states
+from tiny_recipe import make_known
 
 SMALL = ["--blocks", "2", "--stacks", "2", "--width", "60", "--height", "40", "--samples", "8"]
 COMMAND = ["data", "blocksworld", *SMALL, "--states", "5", "--seed", "3"]
@@ -171,10 +175,10 @@ def test_without_the_renderer() -> None:
         assert said in process.stderr.splitlines()[-1]
 
 
-def tiny(scenario: str, loss: Loss, seed: int) -> Config:
+def tiny(scenario: str, loss: str, seed: int) -> Config:
     return replace(
         table3.paper(scenario, loss, seed),
-        table="table3-tiny",
+        experiment="table3-tiny",
         data=BlocksData(
             blocks=2,
             stacks=2,
@@ -194,12 +198,17 @@ def tiny(scenario: str, loss: Loss, seed: int) -> Config:
     )
 
 
+def experiment(*scenarios: str) -> Experiment:
+    named = dict.fromkeys(scenarios, "a tiny one")
+    return replace(table3.QUICK, name="table3-tiny", config=tiny, scenarios=named)
+
+
 # Slow: processes load Mitsuba, and eight networks train. test_cli.py reproduces a table whole, and
 # tests/experiments/test_blocks_experiments.py trains on blocks.
 @pytest.mark.slow
 def test_from_nothing_to_table_3(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """One command draws, trains the patch autoencoder and the networks, and shows the table."""
-    monkeypatch.setitem(RECIPES["table3"], "tiny", Recipe(tiny, ("1", "3"), seeds=1))
+    make_known(monkeypatch, experiment("1", "3"))
     command = ["reproduce", "table3", "--preset", "tiny", "--device", "cpu", "--data", "pictures"]
     assert cli.main(command) == 0
     said = capsys.readouterr()
@@ -221,9 +230,9 @@ def test_from_nothing_to_table_3(monkeypatch: pytest.MonkeyPatch, capsys: Captur
     cells = json.loads(capsys.readouterr().out)["table3-tiny"]
     by_loss = {(c["loss"], c["scenario"]): c for c in cells}
     assert len(by_loss) == 8
-    assert by_loss["SH", "1"]["best"] == pytest.approx(
-        min(r["metrics"]["rmse"] for r in records if (r["loss"], r["scenario"]) == ("SH", "1")),
-        abs=1e-6,
+    ours = "set_cross_entropy", "1"
+    assert by_loss[ours]["best"] == pytest.approx(
+        min(r["metrics"]["rmse"] for r in records if (r["loss"], r["scenario"]) == ours), abs=1e-6
     )
     assert torch.tensor([c["best"] for c in cells]).gt(0).all()
 
@@ -236,7 +245,7 @@ def test_from_nothing_to_table_3(monkeypatch: pytest.MonkeyPatch, capsys: Captur
 
 def test_pictures_drawn_in_another_way(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """They would be recorded as what they are not."""
-    monkeypatch.setitem(RECIPES["table3"], "tiny", Recipe(tiny, ("1",), seeds=1))
+    make_known(monkeypatch, experiment("1"))
     drawn = ["data", "blocksworld", *SMALL, "--states", "8", "--seed", "7", "--workers", "1"]
     assert cli.main(drawn) == 0
     capsys.readouterr()

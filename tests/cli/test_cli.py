@@ -9,31 +9,32 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
-from setwise.report.paper import TABLES
 
 from repository import ROOT
 from setwise import cli
-from setwise.cli import reproduce, watch
+from setwise.cli import watch
 from setwise.cli.installed import install_command
 from setwise.cli.interrupt import Interrupt, interruptible
+from setwise.cli.training import seeds
 from setwise.experiments import store
-from setwise.experiments.config import Config, Loss, Schedule
-from setwise.experiments.recipes import RECIPES, table4
-from setwise.experiments.train import Progress
-from tiny_recipe import EPOCHS, RECIPE, tiny
+from setwise.experiments.config import Config, Schedule
+from setwise.experiments.experiment import Sheet
+from setwise.experiments.recipes import table1, table4
+from setwise.experiments.train import TrainingProgress
+from tiny_recipe import EPOCHS, EXPERIMENT, make_known, tiny
 
-KEYS = ["loss", "scenario", "paper", "best", "median", "worst", "runs"]
+KEYS = ["loss", "scenario", "reference", "best", "median", "worst", "runs"]
+H, SH = "ordered_cross_entropy", "set_cross_entropy"
 
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Reproduces eight tiny networks, in a folder of its own."""
-    monkeypatch.setitem(RECIPES["table1"], "tiny", RECIPE)
+    make_known(monkeypatch, EXPERIMENT)
     monkeypatch.chdir(tmp_path)
     return ["reproduce", "table1", "--preset", "tiny", "--losses", "SH", "H", "--device", "cpu"]
 
@@ -51,11 +52,13 @@ def test_from_nothing_to_tables(command: list[str], tmp_path: Path, capsys: Capt
     assert f"epoch {EPOCHS} of {EPOCHS}," in progress[-1]
     assert "| SH " in progress[-1]
     assert "0:00 left" in progress[-1]
-    assert "not the paper's setting" in said.out
+    assert EXPERIMENT.title in said.out
+    assert "paper | best median worst (runs)" in " ".join(said.out.split())
     assert "(2)" in said.out  # runs of a cell
+    assert Sheet.read(tmp_path / "results" / "table1-tiny.json") == EXPERIMENT.sheet
     records = store.read(tmp_path / "results" / "table1-tiny.jsonl")
     assert {(r["loss"], r["scenario"], r["seed"]) for r in records} == {
-        (loss, scenario, seed) for loss in ("H", "SH") for scenario in "13" for seed in (0, 1)
+        (loss, scenario, seed) for loss in (H, SH) for scenario in "13" for seed in (0, 1)
     }
     assert {r["environment"]["commit"] for r in records} == {"abc"}
     assert not list(tmp_path.glob("runs/**/*.*"))
@@ -64,9 +67,11 @@ def test_from_nothing_to_tables(command: list[str], tmp_path: Path, capsys: Capt
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["table1-tiny"]
     assert all(list(c) == [*KEYS, "heldout_best", "heldout_median"] for c in found["table1-tiny"])
-    assert [(c["loss"], c["scenario"], c["paper"], c["runs"]) for c in found["table1-tiny"]] == [
-        *(("H", "1", 1.0, 2), ("H", "3", 0.0, 2)),
-        *(("SH", "1", 1.0, 2), ("SH", "3", 1.0, 2)),
+    assert [
+        (c["loss"], c["scenario"], c["reference"], c["runs"]) for c in found["table1-tiny"]
+    ] == [
+        *((H, "1", 1.0, 2), (H, "3", 0.0, 2)),
+        *((SH, "1", 1.0, 2), (SH, "3", 1.0, 2)),
     ]
 
 
@@ -95,7 +100,7 @@ def test_networks_are_kept(keep: str, count: int, command: list[str], tmp_path: 
     records = store.read(tmp_path / "results" / "table1-tiny.jsonl")
     assert len(kept) == count
     assert kept <= {r["run"] for r in records}
-    assert {r["loss"] for r in records if r["run"] in kept} == {"H", "SH"}
+    assert {r["loss"] for r in records if r["run"] in kept} == {H, SH}
 
 
 def test_logs_for_tensorboard(command: list[str], tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_logs_for_tensorboard(command: list[str], tmp_path: Path) -> None:
     record = next(
         record
         for record in store.read(tmp_path / "results" / "table1-tiny.jsonl")
-        if (record["loss"], record["scenario"]) == ("SH", "3")
+        if (record["loss"], record["scenario"]) == (SH, "3")
     )
     for name in ("loss", "success", "heldout"):
         logged = logs.Scalars(name)
@@ -123,6 +128,8 @@ def test_logs_for_tensorboard(command: list[str], tmp_path: Path) -> None:
     [
         (["--preset", "huge"], ["table1 has no huge; it has paper, quick", "tiny"]),
         (["--scenarios", "1", "2", "7"], ["has no 2, 7; it has 1, 3"]),
+        (["--losses", "SH", "X"], ["--losses: loss: unknown 'X'; known: ", "set_average"]),
+        (["--losses", "AH"], ["--losses: the experiment has no AH; it has H, SH, A1H, H1H"]),
         (["--device", "cuda"], ["no CUDA device here; take cpu or auto"]),
     ],
 )
@@ -144,7 +151,7 @@ def test_wrong_options_say_what_there_is(
     ("wrong", "said"),
     [
         (["reproduce", "table99"], "choose from"),
-        (["reproduce", "table1", "--losses", "X"], "choose from"),
+        (["reproduce", "table1", "--device", "tpu"], "choose from"),
         (["reproduce", "table1", "--seeds", "a-b"], "expected 0-9, 0,3,5 or 4, got 'a-b'"),
         (["reproduce", "table1", "--seeds", "1,,2"], "expected 0-9"),
         (["reproduce", "table1", "--seeds=-3"], "expected 0-9"),
@@ -158,13 +165,13 @@ def test_wrong_words_are_told(wrong: list[str], said: str, capsys: Captured) -> 
     message = capsys.readouterr().err
     assert said in message
     if said == "choose from":
-        assert ("table1" if "table99" in wrong else "A1H") in message
+        assert ("table1" if "table99" in wrong else "cuda") in message
 
 
 def test_seeds() -> None:
-    assert reproduce.seeds("4") == [4]
-    assert reproduce.seeds("0,3,5") == [0, 3, 5]
-    assert reproduce.seeds("2-4, 3-5,0") == [0, 2, 3, 4, 5]
+    assert seeds("4") == [4]
+    assert seeds("0,3,5") == [0, 3, 5]
+    assert seeds("2-4, 3-5,0") == [0, 2, 3, 4, 5]
 
 
 def test_records_of_another_setting_are_left_alone(
@@ -173,13 +180,14 @@ def test_records_of_another_setting_are_left_alone(
     few = [*command, "--scenarios", "3", "--seeds", "0"]
     assert cli.main(few) == 0
 
-    def longer(scenario: str, loss: Loss, seed: int) -> Config:
+    def longer(scenario: str, loss: str, seed: int) -> Config:
         return replace(tiny(scenario, loss, seed), schedule=Schedule(epochs=7, batch=10))
 
-    monkeypatch.setitem(RECIPES["table1"], "tiny", replace(RECIPE, config=longer))
+    make_known(monkeypatch, replace(EXPERIMENT, title="Longer", config=longer))
     capsys.readouterr()
     assert cli.main(few) == 2
     assert f"schedule.epochs ({EPOCHS} and 7)" in capsys.readouterr().err
+    assert Sheet.read(Path("results/table1-tiny.json")).title == EXPERIMENT.title
 
 
 def test_the_cost_is_measured_and_recorded(
@@ -189,7 +197,7 @@ def test_the_cost_is_measured_and_recorded(
     assert "8 networks together took" in " ".join(capsys.readouterr().err.split())
     (line,) = (tmp_path / "results" / "cost.jsonl").read_text().splitlines()
     cost = json.loads(line)
-    assert (cost["table"], cost["networks"]) == ("table1-tiny", 8)
+    assert (cost["experiment"], cost["networks"]) == ("table1-tiny", 8)
     assert cost["environment"]["commit"] == "abc"
     first = json.loads((tmp_path / "results" / "table1-tiny.jsonl").read_text().splitlines()[0])
     assert cost["seconds"] == pytest.approx(first["seconds"])
@@ -208,15 +216,15 @@ def test_tables_with_nothing_recorded(tmp_path: Path, capsys: Captured) -> None:
     assert "setwise reproduce table1 --preset quick" in capsys.readouterr().err
     assert cli.main(["tables", "--json", *folder]) == 0
     assert json.loads(capsys.readouterr().out) == {}
-    assert cli.main(["tables", "--table", "table9", *folder]) == 2
-    assert "it has table1, table2, table3, table4, table5" in capsys.readouterr().err
+    assert cli.main(["tables", "--experiment", "table9", *folder]) == 1
+    assert "no runs of table9 are recorded" in capsys.readouterr().err
 
 
 def test_tables_are_chosen_and_drawn(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     assert cli.main([*command, "--scenarios", "3", "--seeds", "0"]) == 0
-    assert cli.main(["tables", "--table", "table1"]) == 1
-    assert "there are runs of table1-tiny" in capsys.readouterr().err
-    assert cli.main(["tables", "--table", "table1-tiny", "--plot", "plots"]) == 0
+    assert cli.main(["tables", "--experiment", "table1"]) == 2
+    assert "results has no table1; it has table1-tiny" in capsys.readouterr().err
+    assert cli.main(["tables", "--experiment", "table1-tiny", "--plot", "plots"]) == 0
     said = capsys.readouterr().out
     assert "input fixed" in said
     assert "held out" in said
@@ -224,6 +232,7 @@ def test_tables_are_chosen_and_drawn(command: list[str], tmp_path: Path, capsys:
 
 
 def test_a_record_that_is_none_is_told(tmp_path: Path, capsys: Captured) -> None:
+    table1.PAPER.sheet.write(tmp_path)
     (tmp_path / "table1.jsonl").write_text("nonsense\n")
     for command in (["tables"], ["reproduce", "table1"]):
         assert cli.main([*command, "--results", str(tmp_path)]) == 2
@@ -260,14 +269,14 @@ import sys, time, torch
 torch.set_num_threads(1)
 from setwise import cli
 from setwise.cli import watch
-from setwise.experiments.recipes import RECIPES
-from tiny_recipe import RECIPE
+from setwise.experiments.recipes import EXPERIMENTS
+from tiny_recipe import EXPERIMENT
 
-RECIPES["table1"]["tiny"] = RECIPE
+EXPERIMENTS.add(EXPERIMENT.name, EXPERIMENT)
 seen = watch.Watcher.__call__
 
-def wait_at_the_third(self, training, progress):
-    seen(self, training, progress)
+def wait_at_the_third(self, configs, progress):
+    seen(self, configs, progress)
     deadline = time.monotonic() + 60
     while progress.epoch == 3 and not self._interrupt.pressed and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -311,7 +320,7 @@ def test_a_stop_saves_and_the_same_command_goes_on(
     assert "epoch 4" not in said
     assert said.splitlines()[-1] == f"stopped, saved; to go on: setwise {' '.join(command)}"
     (saved,) = tmp_path.glob("runs/table1-tiny/*.ckpt")
-    assert not (tmp_path / "results").exists()
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["table1-tiny.json"]
 
     capsys.readouterr()
     assert cli.main(command) == 0
@@ -340,16 +349,17 @@ def test_a_second_signal_stops_at_once(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before
 
 
-def see(table: str, configs: list[Config], **options: Any) -> str:
+def see(sheet: Sheet, configs: list[Config], **options: Any) -> str:
     """What a terminal shows after an evaluation."""
     terminal = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
     interrupt = Interrupt()
     count = len(configs)
     rates = [k / count for k in range(count)]
-    progress = Progress(50, 200, 75.0, [2.0] * count, rates, [0.25] * count)
-    with watch.Watcher(terminal, table, 2, interrupt) as watcher:
+    progress = TrainingProgress(50, 200, 75.0, [2.0] * count, rates, [0.25] * count)
+    view = watch.CellsView(sheet)
+    with watch.Watcher(terminal, sheet.name, view, interrupt, ensembles=2) as watcher:
         before = watcher._render()
-        watcher(SimpleNamespace(configs=configs), progress)  # type: ignore[arg-type]
+        watcher(configs, progress)
         interrupt.pressed = options.get("pressed", False)
         with terminal.capture() as captured:
             terminal.print(before)
@@ -358,7 +368,7 @@ def see(table: str, configs: list[Config], **options: Any) -> str:
 
 
 def test_a_terminal_shows_a_table() -> None:
-    shown = see("table1-tiny", RECIPE.configs(losses=["H", "SH"]))
+    shown = see(EXPERIMENT.sheet, EXPERIMENT.configs(losses=[H, SH]))
     assert "table1-tiny: first epochs, 0:00 gone" in shown
     assert "table1-tiny (1 of 2): epoch 50 of 200, 1:15 gone, 3:45 left" in shown
     assert "H  │         2 │ 0.12 0.06 │ 0.62 0.56" in shown
@@ -369,9 +379,9 @@ def test_a_terminal_shows_a_table() -> None:
 
 def test_a_terminal_shows_the_held_out_rate_where_it_is_the_number() -> None:
     scenario = "n2-2250-random"
-    configs = [table4.paper(scenario, "SH", seed) for seed in range(2)]
-    shown = see("table4", configs, pressed=True)
-    assert TABLES["table4"].metric == "heldout"
+    configs = table4.PAPER.configs(range(2), [scenario], [SH])
+    shown = see(table4.PAPER.sheet, configs, pressed=True)
+    assert table4.PAPER.metric == "heldout"
     assert "0.25 0.25" in shown
     assert "held out: best and median" in shown
     assert "stopping after this epoch; Ctrl-C again to stop at once" in shown

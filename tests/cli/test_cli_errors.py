@@ -37,6 +37,7 @@ def words(parser: argparse.ArgumentParser) -> list[str]:
         "setwise plan": ["puzzle"],
         "setwise reproduce": ["table1"],
         "setwise rules ask": ["neighbor2(a,b,c)"],
+        "setwise train": ["mine.py"],
     }
     return [*parser.prog.split()[1:], *needed.get(parser.prog, [])]
 
@@ -48,6 +49,7 @@ LEAVES = [one for one in ALL if not any(other.prog.startswith(f"{one.prog} ") fo
 def test_all_commands_are_known_here() -> None:
     assert {one.prog.split()[1] for one in LEAVES} == {
         *("bench", "data", "demo", "doctor", "plan", "report", "reproduce", "rules", "tables"),
+        "train",
     }
 
 
@@ -124,6 +126,8 @@ def test_wrong_words(typed: str, said: str, capsys: Captured) -> None:
         ("reproduce table1 --results file", "--results: expected a folder, file is a file"),
         ("reproduce table5 --runs file", "--runs: expected a folder, file is a file"),
         ("rules ask neighbor2(a,b,c) --network .", "--network: expected a file, . is a folder"),
+        ("train none.py", "FILE.py: expected a file, none.py is not there"),
+        ("train .", "FILE.py: expected a file, . is a folder"),
         ("rules count --facts none", "--facts: [Errno 2] No such file or directory: 'none'"),
         ("bench losses --shapes none", "--shapes: unknown none; known: puzzle, "),
         ("bench losses --output .", "--output: expected the name of a file, . is a folder"),

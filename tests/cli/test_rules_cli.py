@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from itertools import pairwise
 from math import log
 from pathlib import Path
@@ -21,16 +21,12 @@ from setwise import cli
 from setwise.data import KnowledgeBase, RuleEncoding, chain_rule
 from setwise.experiments import store
 from setwise.experiments.ask import RuleNetwork
-from setwise.experiments.config import (
-    Config,
-    FactsData,
-    Loss,
-    RuleLearner,
-    RulesData,
-    Schedule,
-    config_from,
-)
-from setwise.experiments.recipes import RECIPES, Recipe
+from setwise.experiments.config import Config, Schedule, config_from
+from setwise.experiments.experiment import Sheet
+from setwise.experiments.networks import RuleLearner
+from setwise.experiments.recipes import table4
+from setwise.experiments.tasks import FactsData, RulesData
+from tiny_recipe import make_known
 
 Captured = pytest.CaptureFixture[str]
 
@@ -41,10 +37,10 @@ TRIPLES = "# towns\n" + "".join(f"t{a}\troad\tt{b}\n" for a, b in ROADS)
 OTHERS = "mayor(ann,t1).\nmayor(bob,t2).\n"
 
 
-def tiny(scenario: str, loss: Loss, seed: int) -> Config:
+def tiny(scenario: str, loss: str, seed: int) -> Config:
     n, order = scenario.split("-")
     return Config(
-        table="table4-quick",
+        experiment="table4-quick",
         scenario=scenario,
         loss=loss,
         seed=seed,
@@ -60,8 +56,8 @@ def tiny(scenario: str, loss: Loss, seed: int) -> Config:
 @pytest.fixture(scope="module", autouse=True)
 def tiny_recipe() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        recipe = Recipe(tiny, ("n2-fixed", "n2-random", "n3-random"), seeds=1)
-        patch.setitem(RECIPES["table4"], "quick", recipe)
+        scenarios = dict.fromkeys(("n2-fixed", "n2-random", "n3-random"), "a tiny one")
+        make_known(patch, replace(table4.QUICK, config=tiny, scenarios=scenarios, seeds=1))
         yield
 
 
@@ -112,7 +108,7 @@ def test_a_record_says_what_was_learned_from(trained: Path) -> None:
     (path,) = trained.glob("results/*.jsonl")
     assert path.name == "table4-facts-towns-quick.jsonl"
     (record,) = store.read(path)
-    assert record["table"] == "table4-facts-towns-quick"
+    assert record["experiment"] == "table4-facts-towns-quick"
     assert record["scenario"] == "road2-28-random"
     data = record["config"]["data"]
     assert data["file"] == "towns.pl"
@@ -122,7 +118,7 @@ def test_a_record_says_what_was_learned_from(trained: Path) -> None:
     config = config_from(record["config"])
     assert isinstance(config.data, FactsData)
     assert config.identity == record["run"]
-    assert config_from(json.loads(json.dumps(asdict(config)))) == config
+    assert config_from(json.loads(json.dumps(config.as_dict()))) == config
 
 
 def test_both_formats_teach_the_same(trained: Path, folder: Path, capsys: Captured) -> None:
@@ -130,8 +126,9 @@ def test_both_formats_teach_the_same(trained: Path, folder: Path, capsys: Captur
     assert fast("--facts", "towns.tsv", "--symmetric", "road") == 0
     said = capsys.readouterr()
     assert "towns.tsv: 9 constants; road: 22 facts (11 stated, 0 repeated, 11 one-way" in said.err
-    assert "table4-facts-towns-quick" in said.out
-    assert "paper's setting" in said.out
+    assert "table4-facts-towns-quick: epoch 40 of 40" in said.err
+    assert "Rules over the facts of towns.tsv" in " ".join(said.out.split())
+    assert "paper" not in said.out  # which knows nothing of towns
     name = "results/table4-facts-towns-quick.jsonl"
     (ours,), (theirs,) = store.read(folder / name), store.read(trained / name)
     assert ours["config"]["data"]["symmetric"] == ["road"]
@@ -167,6 +164,11 @@ def test_a_rule_as_text_with_a_variable_in_the_body_alone(folder: Path, capsys: 
     assert train(*options, *chosen, "--clauses", "50", "5", "--keep", "best") == 0
     (record,) = store.read(folder / "results" / "table4-facts-my_family-quick.jsonl")
     assert record["config"]["data"]["rule"] == f"{rule}."
+    sheet = Sheet.read(folder / "results" / "table4-facts-my_family-quick.json")
+    _, *words = shlex.split(sheet.command)
+    capsys.readouterr()
+    assert cli.main([*words, *chosen, "--losses", "SH"]) == 0  # the command that the sheet names
+    assert "1 runs, 1 of them recorded" in capsys.readouterr().err
     capsys.readouterr()
     head = "grandparent(g1p0,g3p1)"
     assert cli.main(["rules", "ask", head, "--facts", "my family.pl", "--json"]) == 0
@@ -350,7 +352,9 @@ def test_confidences_by_hand() -> None:
 
     def ask(*outputs: list[float]) -> Any:
         logits = torch.tensor([[log(p) + 3.0 for p in output] for output in outputs])
-        network = RuleNetwork(tiny("n2-random", "SH", 0), data, encoding, Told(logits))
+        network = RuleNetwork(
+            tiny("n2-random", "set_cross_entropy", 0), data, encoding, Told(logits)
+        )
         return network.ask("road2(a,b,c)")
 
     #             road  road2     a    b    c       a    b    c

@@ -20,29 +20,31 @@ from playwright.sync_api import Browser
 from rich.console import Console
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
-from setwise.cli.demo_watch import DemoWatcher
 
 from browser import SCHEMES, WIDTHS, Scheme, faint, opened, overflowing, unnamed
 from setwise import cli
 from setwise.cli import demo as command
 from setwise.cli.installed import install_command
 from setwise.cli.interrupt import Interrupt
+from setwise.cli.watch import ScoresView, Watcher
 from setwise.demo.learn import checkpoint_of
 from setwise.demo.solve import farthest
-from setwise.experiments.config import Config, Loss, PuzzleData
+from setwise.experiments.config import Config
 from setwise.experiments.recipes import demo
-from setwise.experiments.train import Progress
+from setwise.experiments.tasks import PuzzleData
+from setwise.experiments.train import TrainingProgress
 from setwise.worlds import PuzzleWorld
 
 Captured = pytest.CaptureFixture[str]
 PUZZLE = PuzzleWorld(2, 2)
+H, SH = "ordered_cross_entropy", "set_cross_entropy"
 THE_DEMO = demo.config
 
 
-def small(epochs: int) -> Callable[[Loss, int], Config]:
+def small(epochs: int) -> Callable[[str, int], Config]:
     """The same networks on the 2 x 2 puzzle; 600 epochs are enough for every seed tried."""
 
-    def config(loss: Loss, seed: int) -> Config:
+    def config(loss: str, seed: int) -> Config:
         whole = THE_DEMO(loss, seed)
         return replace(
             whole,
@@ -111,17 +113,17 @@ def test_it_says_what_happened_in_five_lines(finished: Run) -> None:
 def test_it_says_how_far_it_is(finished: Run) -> None:
     lines = finished.err.splitlines()
     assert [line[:6] for line in lines if line[0] != " "] == ["1 of 3", "2 of 3", "3 of 3"]
-    epochs = [line for line in lines if line.startswith("  epoch ")]
+    epochs = [line for line in lines if line.startswith("  demo: epoch ")]
     assert len(epochs) == 10
     assert "epoch 600 of 600" in epochs[-1]
-    assert epochs[-1].endswith("; states right: H 0.00, SH 1.00")
+    assert epochs[-1].endswith(" | states right: H 0.00, SH 1.00")
 
 
 def test_what_is_left_behind(finished: Run, tmp_path: Path, capsys: Captured) -> None:
     """Nothing that is unfinished, and a network that can be planned with."""
     names = {path.name for path in finished.folder.iterdir()}
-    assert names == {"index.html", "SH.safetensors", "H.safetensors"}
-    network = ["--network", str(finished.folder / "SH.safetensors")]
+    assert names == {"index.html", f"{SH}.safetensors", f"{H}.safetensors"}
+    network = ["--network", str(finished.folder / f"{SH}.safetensors")]
     assert cli.main(["plan", "puzzle", *network, "--output", str(tmp_path), "--steps", "4"]) == 0
     assert "optimal plan" in capsys.readouterr().out
 
@@ -134,8 +136,9 @@ def test_the_page(finished: Run, chromium: Browser, width: int, scheme: Scheme) 
         assert overflowing(page) == []
         assert faint(page) == []
         assert unnamed(page) == []
-        ends = page.locator("svg .end").all_text_contents()
-        assert ends[:2] == ["SH 1.00", "H 0.00"]
+        texts = page.locator("svg").first.locator("text").all_text_contents()
+        ends = [text for text in texts if "H " in text]
+        assert ends == ["H 0.00", "SH 1.00"]
         rows = page.locator("tbody tr").all_inner_texts()
         assert "24 of 24" in rows[0]
         assert "0 of 24" in rows[1]
@@ -201,15 +204,15 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "config", small(20))
-    seen = DemoWatcher.__call__
+    seen = Watcher.__call__
 
-    def press(self: DemoWatcher, configs: list[Config], progress: Progress) -> None:
+    def press(self: Watcher, configs: list[Config], progress: TrainingProgress) -> None:
         seen(self, configs, progress)
         if progress.epoch == 6:
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DemoWatcher, "__call__", press)
+        patch.setattr(Watcher, "__call__", press)
         stopped = run(tmp_path, capsys)
     assert stopped.code == 130
     assert not stopped.out
@@ -272,7 +275,7 @@ def test_ctrl_c_twice(tmp_path: Path, capsys: Captured, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "config", small(20))
-    monkeypatch.setattr(DemoWatcher, "__call__", pressed)
+    monkeypatch.setattr(Watcher, "__call__", pressed)
     ended = run(tmp_path, capsys)
     assert ended.code == 130
     assert ended.err.endswith("\nstopped\n")
@@ -331,8 +334,8 @@ def test_a_missing_package_is_told_before_anything_is_done(
 def test_the_recipe() -> None:
     """The networks differ in the loss and in nothing else, and no state is left out."""
     ours, usual = (THE_DEMO(loss, 0) for loss in demo.LOSSES)
-    assert (ours.loss, usual.loss) == ("SH", "H")
-    assert replace(usual, loss="SH") == ours
+    assert (ours.loss, usual.loss) == (SH, H)
+    assert replace(usual, loss=SH) == ours
     assert ours.shuffle_input
     assert ours.shuffle_target
     assert isinstance(ours.data, PuzzleData)
@@ -352,10 +355,13 @@ def test_no_state_is_farther(puzzle: PuzzleWorld) -> None:
 def test_a_terminal_shows_bars() -> None:
     terminal = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
     interrupt = Interrupt()
-    progress = Progress(100, 400, 15.0, [36.0, 0.5], [0.0, 0.75], [])
-    with DemoWatcher(terminal, interrupt) as watcher, terminal.capture() as captured:
+    progress = TrainingProgress(100, 400, 15.0, [36.0, 0.5], [0.0, 0.75], [])
+    with (
+        Watcher(terminal, "demo", ScoresView(), interrupt) as watcher,
+        terminal.capture() as captured,
+    ):
         terminal.print(watcher._render())
-        watcher([THE_DEMO("H", 0), THE_DEMO("SH", 0)], progress)
+        watcher([THE_DEMO(H, 0), THE_DEMO(SH, 0)], progress)
         interrupt.pressed = True
         terminal.print(watcher._render())
     shown = captured.get()
@@ -370,7 +376,7 @@ def test_one_thread_learns_and_then_there_are_as_many_as_before(
 ) -> None:
     monkeypatch.setattr(demo, "config", small(2))
     seen = []
-    monkeypatch.setattr(DemoWatcher, "__call__", lambda *_: seen.append(torch.get_num_threads()))
+    monkeypatch.setattr(Watcher, "__call__", lambda *_: seen.append(torch.get_num_threads()))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

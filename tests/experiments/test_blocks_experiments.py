@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from setwise.data.blocksworld_objects import BoxGrid
-from setwise.experiments import checkpoint, run, store
+from setwise.experiments import checkpoint, store
 from setwise.experiments.config import Config
 from setwise.experiments.kept import kept_rule_learners
 from setwise.experiments.networks import Autoencoder
 from setwise.experiments.recipes import EXPERIMENTS, table4
 from setwise.experiments.reconstruct import reconstruct
 from setwise.experiments.reconstructions import Reconstructions
+from setwise.experiments.run import ensembles, train
 from setwise.experiments.saved_networks import load_network
 from setwise.experiments.tasks import BlocksData, patches, picture_error
 from setwise.experiments.tasks.patches import fit, patch_autoencoder, weights_sha256
@@ -171,7 +172,7 @@ class TestTraining:
         data = DATA.bound(folder)
         configs = [config(data, scenario, "SH", seed) for scenario in "14" for seed in (0, 1)]
         seen: list[TrainingProgress] = []
-        run.train(
+        train(
             configs,
             "cpu",
             tmp_path / "results",
@@ -207,9 +208,7 @@ class TestTraining:
     def test_reconstructions(self, folder: Path, tmp_path: Path) -> None:
         data = DATA.bound(folder)
         configs = [config(data, "4", loss) for loss in ("SH", "H")]
-        run.train(
-            configs, "cpu", tmp_path, tmp_path, data=folder, keep=lambda rs: _identities(configs)
-        )
+        train(configs, "cpu", tmp_path, tmp_path, data=folder, keep=lambda rs: _identities(configs))
         networks = sorted((tmp_path / "table3-tiny").glob("*.safetensors"))
         found = reconstruct(networks, [3, 22], folder)
         found.write(tmp_path / "x" / "pictures.npz")
@@ -238,7 +237,7 @@ class TestTraining:
     def test_reconstructions_for_the_documents(self, folder: Path) -> None:
         """The script of the figures collects what was kept in a folder of runs."""
         own = config(DATA.bound(folder), "4")
-        run.train([own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity])
+        train([own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity])
         script = Path(__file__).parents[2] / "docs" / "figures" / "blocksworld.py"
         collect = runpy.run_path(str(script))["collect_reconstructions"]
         collect(folder / "table3-tiny", [22, 23], folder / "x.npz")
@@ -251,7 +250,7 @@ class TestTraining:
     ) -> None:
         """Another one has other features, even if all of its settings are the same."""
         own = config(DATA.bound(folder))
-        run.train([own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity])
+        train([own], "cpu", folder, folder, data=folder, keep=lambda rs: [own.identity])
         path = folder / "table3-tiny" / f"{own.identity}.safetensors"
         (autoencoder,) = DATA.archive(folder).parent.glob("patches-*.safetensors")
         weights, facts = checkpoint.read(autoencoder)
@@ -369,7 +368,7 @@ def test_a_damaged_network_of_rules_is_left_out(
 def test_the_recipes() -> None:
     configs = EXPERIMENTS["table3"].configs()
     assert len({config.identity for config in configs}) == 160
-    assert len(run.ensembles(configs)) == 1
+    assert len(ensembles(configs)) == 1
     assert configs[0].data == BlocksData(states=2500, train=2250)
     quick = EXPERIMENTS["table3-quick"].configs()
     assert len(quick) == 16

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from setwise.experiments import run
 from setwise.experiments.config import MEMBERWISE, Config, config_from
 from setwise.experiments.recipes import EXPERIMENTS
+from setwise.experiments.run import ensembles
 from setwise.losses.table import LOSSES
 from tiny_experiments import puzzle_config, rules_config
 
@@ -94,9 +94,9 @@ class TestConfigs:
         for table in ("table1", "table2"):
             configs = EXPERIMENTS[table].configs()
             assert len({config.identity for config in configs}) == len(configs) == 160
-            assert len(run.ensembles(configs)) == 1
+            assert len(ensembles(configs)) == 1
         both = EXPERIMENTS["table1"].configs() + EXPERIMENTS["table2"].configs()
-        groups = run.ensembles(both[::-1])
+        groups = ensembles(both[::-1])
         assert [len({config.experiment for config in group}) for group in groups] == [1, 1]
 
     @pytest.mark.parametrize("part", ["config", "data", "network", "schedule"])

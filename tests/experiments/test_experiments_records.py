@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import setwise as sw
-from setwise.experiments import run, store
+from setwise.experiments import store
 from setwise.experiments.config import Config, config_from
 from setwise.experiments.networks import Autoencoder
 from setwise.experiments.recipes import table1
+from setwise.experiments.run import ensemble_identity, train
 from setwise.experiments.saved_networks import load_network
 from setwise.experiments.train import Training, TrainingProgress
 from tiny_experiments import (
@@ -45,7 +46,7 @@ class TestReproduce:
         return {record["run"]: record for record in records}
 
     def test_records_say_what_was_run_where_and_what_came_out(self, tmp_path: Path) -> None:
-        assert run.train(self.CONFIGS, "cpu", tmp_path, commit="abc") == 4
+        assert train(self.CONFIGS, "cpu", tmp_path, commit="abc") == 4
         _, results = trained(self.CONFIGS)
         records = self.records(tmp_path)
         assert records.keys() == {config.identity for config in self.CONFIGS}
@@ -69,7 +70,7 @@ class TestReproduce:
                 "loss": config.loss,
                 "seed": config.seed,
                 "metrics": result.metrics,
-                "ensemble": run.ensemble_identity(self.CONFIGS),
+                "ensemble": ensemble_identity(self.CONFIGS),
                 "members": 4,
             }
             assert result.metrics.keys() == {"success", "train", "exact", "loss", "heldout"}
@@ -81,33 +82,33 @@ class TestReproduce:
             assert len(progress.losses) == len(progress.score) == len(training.configs)
             seen.extend(config.identity for config in training.configs)
 
-        def train(configs: Sequence[Config]) -> int:
+        def go_on(configs: Sequence[Config]) -> int:
             seen.clear()
-            return run.train(configs, "cpu", tmp_path / "results", watch=watch)
+            return train(configs, "cpu", tmp_path / "results", watch=watch)
 
         some, others = self.CONFIGS[1:3], (self.CONFIGS[0], self.CONFIGS[3])
-        assert train([*some, *some]) == 2  # what is asked for twice is trained once
+        assert go_on([*some, *some]) == 2  # what is asked for twice is trained once
         assert set(seen) == {config.identity for config in some}
         before = (tmp_path / "results" / "tiny.jsonl").read_bytes()
-        assert train(self.CONFIGS) == 2
+        assert go_on(self.CONFIGS) == 2
         assert set(seen) == {config.identity for config in others}
         after = (tmp_path / "results" / "tiny.jsonl").read_bytes()
         assert after.startswith(before)
-        assert train(self.CONFIGS) == 0
+        assert go_on(self.CONFIGS) == 0
         assert not seen
         assert (tmp_path / "results" / "tiny.jsonl").read_bytes() == after
         assert len(self.records(tmp_path / "results")) == 4
 
     def test_what_cannot_be_trained_together_is_trained_apart(self, tmp_path: Path) -> None:
         configs = [*self.CONFIGS[:2], puzzle_config(epochs=2), rules_config("3", "H", 0)]
-        assert run.train(configs, "cpu", tmp_path) == 4
+        assert train(configs, "cpu", tmp_path) == 4
         found = self.records(tmp_path)
         assert [found[config.identity]["members"] for config in configs] == [2, 2, 1, 1]
 
     def test_a_diverged_run_has_a_record_too(self, tmp_path: Path) -> None:
         """With null for a loss that is no number, and no success."""
         configs = [puzzle_config(loss=loss, learning_rate=1e12) for loss in SYMBOLS]
-        assert run.train(configs, "cpu", tmp_path) == 4
+        assert train(configs, "cpu", tmp_path) == 4
         for record in self.records(tmp_path).values():
             assert record["metrics"]["loss"] is None
             assert record["metrics"]["success"] == 0.0
@@ -122,7 +123,7 @@ class TestReproduce:
         for configs, epoch in [(mine, 3), (theirs, 2)]:
             stop = raise_at(epoch)
             with pytest.raises(KeyboardInterrupt):
-                run.train(
+                train(
                     configs,
                     "cpu",
                     results,
@@ -135,18 +136,18 @@ class TestReproduce:
         for configs, expected in [(mine, [3, 4]), (theirs, [2, 3, 4])]:
             seen: list[int] = []
             watch = lambda _, progress, seen=seen: seen.append(progress.epoch)  # noqa: E731
-            assert run.train(configs, "cpu", results, runs, watch=watch) == 2
+            assert train(configs, "cpu", results, runs, watch=watch) == 2
             assert seen == expected
         assert not list(runs.rglob("*.ckpt"))
-        run.train(mine, "cpu", tmp_path / "at once")
-        run.train(theirs, "cpu", tmp_path / "at once")
+        train(mine, "cpu", tmp_path / "at once")
+        train(theirs, "cpu", tmp_path / "at once")
         assert self.records(results) == self.records(tmp_path / "at once")
 
     @pytest.mark.parametrize("config", [puzzle_config, rules_config])
     def test_kept_networks_do_what_was_recorded_of_them(self, tmp_path: Path, config: Any) -> None:
         configs = [config("2", loss, 1, epochs=20, learning_rate=2e-2) for loss in ("H", "SH")]
         seen: list[Training] = []
-        run.train(
+        train(
             configs,
             "cpu",
             tmp_path,

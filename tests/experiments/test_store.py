@@ -158,7 +158,7 @@ def test_a_failed_write_leaves_the_old_checkpoint_and_no_litter(
         unfinished.write_bytes(before[: len(before) // 2])
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
     with pytest.raises(OSError, match="no space"):
         checkpoint.write(path, {"weight": torch.zeros(9)}, {})
     assert path.read_bytes() == before

@@ -91,7 +91,7 @@ def test_a_network_is_trained(tmp_path: Path) -> None:
 
 def test_from_python(tmp_path: Path) -> None:
     module = run_file("FILE", HERE / "own_experiment.py")
-    found = run.run(
+    found = run(
         module.EXPERIMENT,
         "cpu",
         results=tmp_path,

@@ -174,11 +174,11 @@ class TestCommand:
         ("text", "said"),
         [
             (None, "--world: expected a file, mine.py is not there"),
-            ("import nothing_like_it", "--world: mine.py: ModuleNotFoundError: No module named"),
+            ("import nothing_like_it", "--world: mine.py, line 1: ModuleNotFoundError: No module"),
             ("class X(", "--world: mine.py: SyntaxError: "),
             (
                 "from lights_out import LightsOut\nclass X(LightsOut): kind = 'puzzle'",
-                "--world: mine.py: ValueError: world: 'puzzle' is taken, by setwise.worlds.puzzle.",
+                "--world: mine.py, line 2: ValueError: world: 'puzzle' is taken, by setwise.",
             ),
             ("", "world: unknown 'mine'; known: blocksworld, puzzle, lights-out"),
         ],

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from setwise.experiments.blocks import archive_of, with_archive
-from setwise.experiments.patches import fit
 from torch.nn.utils import parameters_to_vector
 
-from setwise.experiments import patches
-from setwise.experiments.config import BlocksData
 from setwise.experiments.evaluate import measured
+from setwise.experiments.tasks import BlocksData, patches
+from setwise.experiments.tasks.patches import fit
 from setwise.experiments.train import Training
 from setwise.models import PatchAutoencoder
 from tiny_blocks import CPU, DATA, an_archive, config, some_patches
@@ -27,10 +25,10 @@ pytestmark = [
 
 @pytest.fixture
 def data(tmp_path: Path) -> BlocksData:
-    path = archive_of(DATA, tmp_path)
+    path = DATA.archive(tmp_path)
     path.parent.mkdir()
     an_archive().write(path)
-    return with_archive(DATA, tmp_path)
+    return DATA.bound(tmp_path)
 
 
 def test_errors_are_those_of_the_cpu(data: BlocksData, tmp_path: Path) -> None:
@@ -50,7 +48,8 @@ def test_training_lowers_the_error(data: BlocksData, tmp_path: Path) -> None:
     training = Training(configs, "cuda", data=tmp_path)
     before = training.task.measure.total(measured(training.ensemble, training.task)["rmse"])
     results = training.run()
-    assert [result.config.loss for result in results] == ["A1H", "H", "H1H", "SH"]
+    losses = [result.config.loss for result in results]
+    assert losses == ["hausdorff", "ordered_cross_entropy", "set_average", "set_cross_entropy"]
     assert results[1].metrics["train"] < 0.6 * before[1].item()
 
 
@@ -64,7 +63,9 @@ def test_patches_are_learned_as_on_the_cpu(
     start = parameters_to_vector(PatchAutoencoder(data.patch_channels).parameters()).detach()
     moved = []
     for device in (torch.device("cuda"), CPU):
-        weights = parameters_to_vector(fit(data, some_patches(30), device).parameters())
+        weights = parameters_to_vector(
+            fit(data.patch_training, some_patches(30), device).parameters()
+        )
         moved.append(weights.detach().cpu() - start)
     ours, right = moved
     assert right.abs().median() > data.patch_rate

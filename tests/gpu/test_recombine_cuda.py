@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from setwise.experiments.graph import Repeated
 from torch import Tensor
 
 from recombination import CONFIG, CPU, DONORS, ROWS, TASK
+from setwise.experiments.cuda_graph import Repeated
 from setwise.experiments.ensemble import Batch
 from setwise.experiments.recombine import Recombination
 

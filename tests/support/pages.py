@@ -61,9 +61,9 @@ def add_plan(
 def network_configs(*scenarios: str) -> list[Config]:
     """One of each loss of Table 3 in these scenarios."""
     return [
-        replace(puzzle_config(), scenario=scenario, loss=style.symbol)
+        replace(puzzle_config(), scenario=scenario, loss=loss)
         for scenario in scenarios
-        for style in SHEETS["table3"].losses.values()
+        for loss in SHEETS["table3"].losses
     ]
 
 

@@ -232,7 +232,6 @@ def _trained(
             f"whose files are gone from there: {'; '.join(gone)}. Put them back, remove their "
             f"lines to train them again, or name another folder by --runs"
         )
-    networks.sheet.write(records)
     beside = argparse.Namespace(**(vars(options) | {"results": records}))
     found = training.train_missing(
         networks.sheet,

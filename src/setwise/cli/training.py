@@ -120,15 +120,15 @@ def train_experiment(
     require_folders(options)
     logs = _logs(options.tensorboard)
     console = Console(stderr=True)
-    configs = experiment.configs(
-        options.seeds,
-        chosen_scenarios(options, experiment.name, experiment.scenarios),
-        chosen_losses(options, experiment.losses),
-    )
+    scenarios = chosen_scenarios(options, experiment.name, experiment.scenarios)
+    losses = chosen_losses(options, experiment.losses)
+    try:
+        configs = experiment.configs(options.seeds, scenarios, losses)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     check(configs)
     sheet = experiment.sheet
     try:
-        sheet.write(options.results)
         configs = with_pictures(configs, options.data, console, _trained(sheet, options.results))
     except KeyboardInterrupt:
         return stopped(options, "the pictures so far are kept")
@@ -155,13 +155,15 @@ def train_missing(
 ) -> list[list[Config]] | str:
     """Train the configs that have no record, and return those trained together.
 
-    A text instead says what is left after the training was stopped.
+    The sheet is written beside the records, unless these are of another setting and stay as they
+    are. A text instead says what is left after the training was stopped.
     """
     from setwise.cli.watch import CellsView, Watcher
     from setwise.experiments.run import ensembles, train
     from setwise.experiments.train import StoppedError
 
     missing = _missing(sheet, configs, options.results)
+    sheet.write(options.results)
     groups = ensembles(missing)
     _announce(console, sheet, options, len(configs), groups, device)
     with interruptible() as interrupt:

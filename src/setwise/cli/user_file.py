@@ -40,7 +40,7 @@ def run_file(option: str, path: Path) -> ModuleType:
 def _line(error: BaseException, path: Path) -> str:
     """The last line of the file that was reached."""
     steps = traceback.extract_tb(error.__traceback__)
-    lines = [step.lineno for step in steps if step.filename == str(path)]
+    lines = [step.lineno for step in steps if Path(step.filename) == path.absolute()]
     return f", line {lines[-1]}" if lines else ""
 
 

@@ -7,6 +7,7 @@ Write an `Experiment` in a file of your own and train it by ``setwise train FILE
 from setwise.experiments.config import Config, Schedule
 from setwise.experiments.experiment import Experiment, Reference, Sheet
 from setwise.experiments.networks import NETWORKS, NetworkConfig
+from setwise.experiments.run import run
 from setwise.experiments.tasks import TASKS, DataConfig, Task
 
 __all__ = [
@@ -22,12 +23,3 @@ __all__ = [
     "Task",
     "run",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """`run` writes networks, and so needs a package that reading an experiment does not."""
-    if name != "run":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from setwise.experiments.run import run
-
-    return run

@@ -1,4 +1,8 @@
-"""Tensors and a few facts about them in one file, which is either whole or not there."""
+"""Tensors and a few facts about them in one file, which is either whole or not there.
+
+What reads and writes such files is imported when it is needed: experiments can be defined, and
+their records read, without it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from setwise.files import whole_file
@@ -18,6 +20,8 @@ from setwise.files import whole_file
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write to a file beside it and rename: a reader sees the old file or the new, never a part."""
+    from safetensors.torch import save_file
+
     with whole_file(path) as unfinished:
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()},
@@ -43,6 +47,8 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt") as file:
             yield file

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from setwise.experiments.config import Config
+from setwise.experiments.store import COSTS
 from setwise.files import write_text
 from setwise.losses.table import LOSSES
 
@@ -158,6 +159,12 @@ class Experiment:
     styles: Mapping[str, LossStyle] = field(init=False)
 
     def __post_init__(self) -> None:
+        plain = Path(self.name).name == self.name and not self.name.startswith(".")
+        if not self.name or not plain or f"{self.name}.jsonl" == COSTS:
+            raise ValueError(
+                f"name: expected one for files, as in bags for bags.jsonl, other than "
+                f"{Path(COSTS).stem}, got {self.name!r}"
+            )
         styles = {}
         for name in self.losses:
             loss = LOSSES[name]
@@ -188,8 +195,20 @@ class Experiment:
     ) -> list[Config]:
         """All runs, or those of these seeds, scenarios and losses."""
         return [
-            self.config(scenario, loss, seed)
+            self._run(scenario, loss, seed)
             for scenario in (self.scenarios if scenarios is None else scenarios)
             for loss in (self.losses if losses is None else losses)
             for seed in (range(self.seeds) if seeds is None else seeds)
         ]
+
+    def _run(self, scenario: str, loss: str, seed: int) -> Config:
+        """Recorded under another name, it would be taken for a run of something else."""
+        config = self.config(scenario, loss, seed)
+        asked = {"experiment": self.name, "scenario": scenario, "loss": loss, "seed": seed}
+        for name, value in asked.items():
+            if getattr(config, name) != value:
+                raise ValueError(
+                    f"{self.name}: config({scenario!r}, {loss!r}, {seed}) gives a run with {name} "
+                    f"{getattr(config, name)!r}; it must be {value!r}"
+                )
+        return config

@@ -105,7 +105,7 @@ def on_own_facts(
         title=f"Rules over the facts of {own.file.name}",
         config=config,
         scenarios={scenario: scenario for scenario in found},
-        command=f"{preset.command} --facts {shlex.quote(str(own.file))}",
+        command=f"{preset.command} {_options(own, clauses)}",
         reference=None,
     )
 
@@ -147,6 +147,14 @@ def _nearest(models: dict[str, Config], atoms: int) -> dict[str, Config]:
     lengths = {scenario: _of_countries(model).n for scenario, model in models.items()}
     n = min(set(lengths.values()), key=lambda n: (abs(n - atoms), n))
     return {scenario: models[scenario] for scenario in models if lengths[scenario] == n}
+
+
+def _options(own: OwnFacts, clauses: tuple[int, int] | None) -> str:
+    """Of ``setwise reproduce table4``: those that these facts were given by."""
+    learned = ["--relation", own.relation or ""] if own.rule is None else ["--rule", str(own.rule)]
+    both_ways = ["--symmetric", *own.symmetric] if own.symmetric else []
+    split = ["--clauses", *map(str, clauses)] if clauses else []
+    return shlex.join(["--facts", str(own.file), *learned, *both_ways, *split])
 
 
 def _plain(name: str) -> str:

@@ -1,0 +1,294 @@
+"""Experiments, their sheets and references, and records of every schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import setwise.experiments
+from recorded import RESULTS
+from setwise.experiments import Experiment, Reference, Sheet, checkpoint, records, store
+from setwise.experiments.config import Config, config_from
+from setwise.experiments.recipes import EXPERIMENTS, PLANNED, table1
+from setwise.experiments.saved_networks import read_config
+from setwise.experiments.tasks import BlocksData
+from tiny_recipe import EXPERIMENT
+
+H, SH = "ordered_cross_entropy", "set_cross_entropy"
+SHEETS = {name: experiment.sheet for name, experiment in EXPERIMENTS.items()} | PLANNED
+# Records as the first release wrote them, but for what they have of the machine.
+FIRST_CONFIG: dict[str, Any] = {
+    **{"table": "table1", "scenario": "4", "loss": "SH", "seed": 3},
+    **{"shuffle_input": True, "shuffle_target": True},
+    "data": {
+        **{"kind": "puzzle", "width": 3, "height": 3, "states": 5000, "train": 4500},
+        **{"variable": False, "dummies": "cells", "scored_as": "bernoulli", "seed": 0},
+    },
+    "network": {
+        **{"kind": "autoencoder", "element_widths": [1000, 1000], "widths": [1000, 1000]},
+        **{"latent": 100, "decoder_width": 1000, "dropout": 0.5, "noise": True},
+    },
+    "schedule": {
+        **{"epochs": 1500, "batch": 500, "learning_rate": 0.001, "cooldown": 0.2},
+        **{"temperature_start": 5.0, "temperature_end": 0.7, "temperature_until": 0.7},
+        "evaluations": 30,
+    },
+    "precision": "high",
+}
+FIRST: dict[str, Any] = {
+    **{"run": "2093d0c6ef291afa", "table": "table1", "scenario": "4", "loss": "SH", "seed": 3},
+    "metrics": {"success": 0.9034, "heldout": 0.382},
+    "history": {"epoch": [1500], "success": [0.9034]},
+    "config": FIRST_CONFIG,
+    **{"ensemble": "5b6a88940875d83b", "members": 160, "seconds": 374.35},
+}
+FIRST_PLANS: dict[str, Any] = FIRST | {
+    "table": "table5",
+    "config": FIRST_CONFIG
+    | {
+        "table": "table5",
+        "trained": {"table": "table1", "scenario": "4"},
+        "planning": {"domain": "blocks", "steps": 7, "problems": 20, "seed": 0},
+    },
+}
+
+
+class TestExperiment:
+    def test_unknown_losses_are_refused_at_once(self) -> None:
+        """Before anything is trained, with those that there are."""
+        with pytest.raises(ValueError, match="loss: unknown 'SH'; known: ordered_cross_entropy, "):
+            replace(EXPERIMENT, losses=("SH",))
+
+    @pytest.mark.parametrize("name", ["", "a/b", "/a", "..", ".hidden", "cost"])
+    def test_a_name_is_that_of_files(self, name: str) -> None:
+        with pytest.raises(ValueError, match="name: expected one for files, as in bags for bags"):
+            replace(EXPERIMENT, name=name)
+        assert replace(EXPERIMENT, name="my own, v1.2").sheet.name == "my own, v1.2"
+
+    def test_its_runs(self) -> None:
+        every = EXPERIMENT.configs()
+        assert len(every) == 2 * 4 * 2
+        assert len(set(every)) == len(every)
+        assert every[0] == EXPERIMENT.config("1", H, 0)
+        some = EXPERIMENT.configs([7, 5], ["3"], [SH])
+        assert some == [EXPERIMENT.config("3", SH, seed) for seed in (7, 5)]
+        assert EXPERIMENT.configs(seeds=[]) == []
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"experiment": "table1"}, "experiment 'table1'; it must be 'table1-tiny'"),
+            ({"scenario": "3"}, "scenario '3'; it must be '1'"),
+            ({"loss": "hausdorff"}, f"loss 'hausdorff'; it must be '{H}'"),
+            ({"seed": 7}, "seed 7; it must be 0"),
+        ],
+    )
+    def test_a_run_is_the_one_that_was_asked_for(self, change: dict[str, Any], said: str) -> None:
+        """Else it would be recorded, or kept, as another."""
+
+        def config(scenario: str, loss: str, seed: int) -> Config:
+            return replace(EXPERIMENT.config(scenario, loss, seed), **change)
+
+        wrong = replace(EXPERIMENT, config=config)
+        with pytest.raises(ValueError, match=rf"^table1-tiny: config\('1', '{H}', 0\) .*{said}$"):
+            wrong.configs([0], ["1"], [H])
+
+    @pytest.mark.parametrize("name", EXPERIMENTS)
+    def test_those_of_the_library(self, name: str) -> None:
+        experiment = EXPERIMENTS[name]
+        assert experiment.name == name
+        assert len(set(experiment.configs())) == (
+            len(experiment.scenarios) * len(experiment.losses) * experiment.seeds
+        )
+        assert experiment.command.startswith("setwise reproduce table")
+
+    def test_run(self, tmp_path: Path) -> None:
+        """The function is what the package gives, whichever modules were imported before."""
+        from setwise.experiments.run import train
+
+        assert setwise.experiments.run.__module__ == train.__module__
+        found = setwise.experiments.run(
+            EXPERIMENT, "cpu", results=tmp_path, runs=None, seeds=[1], losses=[SH]
+        )
+        assert [(r["scenario"], r["loss"], r["seed"]) for r in found] == [
+            ("1", SH, 1),
+            ("3", SH, 1),
+        ]
+        assert Sheet.read(tmp_path / "table1-tiny.json") == EXPERIMENT.sheet
+        assert records.read(tmp_path / "table1-tiny.jsonl") == found
+        again = setwise.experiments.run(
+            EXPERIMENT, "cpu", results=tmp_path, runs=None, seeds=[1], scenarios=["3"]
+        )
+        assert len(again) == 2 + 3
+        assert again[:2] == found
+
+
+class TestSheet:
+    @pytest.mark.parametrize("name", SHEETS)
+    def test_it_comes_back_from_its_file(self, name: str, tmp_path: Path) -> None:
+        SHEETS[name].write(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [f"{name}.json"]
+        assert Sheet.read(tmp_path / f"{name}.json") == SHEETS[name]
+
+    def test_it_tells_what_the_experiment_is(self) -> None:
+        sheet = EXPERIMENT.sheet
+        for name in ("name", "title", "scenarios", "metric", "better", "command", "reference"):
+            assert getattr(sheet, name) == getattr(EXPERIMENT, name)
+        assert sheet.losses[SH].symbol == "SH"
+        assert sheet.losses[SH].label == "set cross entropy"
+
+    def test_a_file_that_says_the_same_is_left_alone(self, tmp_path: Path) -> None:
+        EXPERIMENT.sheet.write(tmp_path)
+        path = tmp_path / "table1-tiny.json"
+        before = path.stat()
+        EXPERIMENT.sheet.write(tmp_path)
+        assert path.stat() == before
+        replace(EXPERIMENT.sheet, title="Another").write(tmp_path)
+        assert Sheet.read(path).title == "Another"
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"better": "best"}, "better: expected one of higher, lower, got 'best'"),
+            (
+                {"losses": {SH: {"symbol": "SH", "label": "x", "colour": "red"}}},
+                "expected one such",
+            ),
+            ({"losses": {SH: {"symbol": "SH"}}}, "missing 2 required positional arguments"),
+            ({"reference": {}}, "missing 2 required positional arguments"),
+            ({"losses": None}, "has no attribute 'items'"),
+            ({"colour": "x"}, "unexpected keyword argument 'colour'"),
+        ],
+    )
+    def test_what_is_none(self, change: dict[str, Any], said: str, tmp_path: Path) -> None:
+        EXPERIMENT.sheet.write(tmp_path)
+        path = tmp_path / "table1-tiny.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        with pytest.raises(ValueError, match=f"^{path}: not the sheet of an experiment: .*{said}"):
+            Sheet.read(path)
+
+    def test_what_is_no_json(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.json"
+        path.write_text("{")
+        with pytest.raises(ValueError, match=r"x\.json: not the sheet of an experiment"):
+            Sheet.read(path)
+
+    def test_numbers_of_a_reference(self) -> None:
+        """One that fails there, or is on another scale, is nothing to reach."""
+        reference = Reference("a book", {SH: {"1": 0.9, "3": 0.0}}, decimals=1)
+        sheet = replace(EXPERIMENT.sheet, reference=reference)
+        assert sheet.published(SH, "1") == 0.9
+        assert sheet.published(H, "1") is sheet.published(SH, "2") is None
+        assert [sheet.reaches(value, 0.9) for value in (0.84, 0.86, 1.0)] == [False, True, True]
+        assert not sheet.reaches(1.0, 0.0)
+        assert not sheet.reaches(1.0, None)
+        errors = replace(sheet, better="lower")
+        assert [errors.reaches(value, 0.9) for value in (0.94, 0.96)] == [True, False]
+        assert errors.best_first([3.0, 1.0, 2.0]) == [1.0, 2.0, 3.0]
+        scaled = replace(sheet, reference=replace(reference, other_scale="of another size"))
+        assert not scaled.reaches(1.0, 0.9)
+        assert not replace(sheet, reference=None).reaches(1.0, 0.9)
+        assert replace(sheet, reference=None).published(SH, "1") is None
+        assert (reference.format(0.25), sheet.format(0.25)) == ("0.2", "0.25")
+
+
+class TestRecords:
+    def test_a_record_of_the_first_release(self) -> None:
+        found = records.upgraded(FIRST)
+        named = {"schema": 2, "experiment": "table1", "loss": SH}
+        assert found == {
+            name: value for name, value in FIRST.items() if name not in ("table", "config")
+        } | named | {"config": found["config"]}
+        assert config_from(found["config"]) == table1.paper("4", SH, 3)
+        assert FIRST["table"] == "table1"  # what was given stays as it is
+        assert FIRST["config"]["schedule"].keys() & {"loss_temperature"} == set()
+
+    def test_what_was_called_otherwise_keeps_its_value(self) -> None:
+        given = {
+            **{"temperature_start": 4.0, "temperature_end": 0.5, "temperature_until": 0.4},
+            **{"softness": 3.0, "softness_until": 0.3, "recombined": 0.5},
+        }
+        config = FIRST_CONFIG | {"schedule": FIRST_CONFIG["schedule"] | given}
+        schedule = config_from(records.upgraded_config(config)).schedule
+        assert schedule == replace(
+            table1.PAPER_SCHEDULE,
+            latent_temperature_start=4.0,
+            latent_temperature_end=0.5,
+            latent_temperature_until=0.4,
+            loss_temperature=3.0,
+            loss_temperature_until=0.3,
+            recombined=0.5,
+        )
+
+    @pytest.mark.parametrize(("symbol", "loss"), [("H", H), ("A1H", "set_average"), ("H1H", None)])
+    def test_losses(self, symbol: str, loss: str | None) -> None:
+        found = records.upgraded(FIRST | {"loss": symbol, "config": {"loss": symbol}})
+        assert found["loss"] == found["config"]["loss"] == (loss or "hausdorff")
+
+    def test_plans_of_the_first_release(self) -> None:
+        found = records.upgraded(FIRST_PLANS)
+        assert found["experiment"] == found["config"]["experiment"] == "table5"
+        assert found["config"]["trained"] == {"experiment": "table1", "scenario": "4"}
+        assert found["config"]["planning"] == {
+            **{"world": "blocksworld", "steps": 7, "problems": 20, "seed": 0},
+        }
+
+    def test_what_is_current_or_no_record_stays_as_it_is(self) -> None:
+        current = records.upgraded(FIRST)
+        assert records.upgraded(current) is current
+        for other in ({"anything": 1}, {"schema": 3, "table": "x"}, [], None):
+            assert records.upgraded(other) is other  # type: ignore[arg-type]
+
+    def test_a_cost_of_the_first_release(self) -> None:
+        assert records.upgraded({"table": "table1", "networks": 160}) == {
+            **{"schema": 2, "experiment": "table1", "networks": 160},
+        }
+
+    def test_a_file_of_both(self, tmp_path: Path) -> None:
+        path = tmp_path / "table1.jsonl"
+        store.append(path, [FIRST, records.upgraded(FIRST) | {"seed": 4}])
+        assert [(r["schema"], r["seed"]) for r in records.read(path)] == [(2, 3), (2, 4)]
+
+    def test_a_network_of_the_first_release(self, tmp_path: Path) -> None:
+        path = tmp_path / "network.safetensors"
+        checkpoint.write(path, {"weight": torch.zeros(1)}, {"config": FIRST_CONFIG})
+        assert read_config(path) == table1.paper("4", SH, 3)
+
+
+COMMITTED = sorted(path.stem for path in RESULTS.glob("*.jsonl") if path.name != store.COSTS)
+
+
+def test_every_table_is_committed() -> None:
+    assert set(COMMITTED) >= {"table1", "table2", "table3", "table4", "table5", "networks5"}
+    assert sorted(path.stem for path in RESULTS.glob("*.json")) == COMMITTED
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_committed_sheets_are_those_of_the_library(name: str) -> None:
+    """``setwise reproduce`` writes them; a change of an experiment has to be written, too."""
+    assert Sheet.read(RESULTS / f"{name}.json") == SHEETS[name]
+
+
+@pytest.mark.parametrize("name", [name for name in COMMITTED if name in EXPERIMENTS])
+def test_committed_records_are_runs_of_their_experiments(name: str) -> None:
+    """With the very settings of today, whenever they were recorded: each seed of every cell."""
+    experiment: Experiment = EXPERIMENTS[name]
+    found = records.read(RESULTS / f"{name}.jsonl")
+    assert {record["schema"] for record in found} == {2}
+    configs = [config_from(record["config"]) for record in found]
+    assert [config.loss for config in configs] == [record["loss"] for record in found]
+    assert {unbound(config) for config in configs} == set(experiment.configs())
+    assert len(configs) == len(experiment.configs())
+
+
+def unbound(config: Config) -> Config:
+    """Without the pictures that it was trained on."""
+    if not isinstance(config.data, BlocksData):
+        return config
+    assert len(config.data.sha256) == 64
+    return replace(config, data=replace(config.data, sha256=""))
