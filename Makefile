@@ -15,7 +15,7 @@ ifneq ($(origin PYTHON),file)
 wanted := $(shell $(PYTHON) -c 'import sys; $(VERSION)' 2>/dev/null)
 endif
 
-.PHONY: demo report test test-all check format bench docs site clean environment
+.PHONY: demo report test test-all test-oldest check format bench docs site clean environment
 
 # A network learns sets, a planner uses it; the page is demo/index.html.
 demo: $(DEMO_STAMP)
@@ -33,6 +33,20 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(PYTEST)
+
+# What is promised of the oldest releases, in an environment of their own. With them, Triton's
+# interpreter does what NumPy has since deprecated.
+OLDEST := .venv-oldest
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" \
+	  -W "ignore:Conversion of an array with ndim:DeprecationWarning" \
+	  $(addprefix tests/,features kernels losses metrics properties)
+
+$(OLDEST)/.installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --constraint constraints-oldest.txt --editable '.[metrics]' \
+	  hypothesis POT psutil pytest pytest-xdist triton
+	touch $@
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -86,5 +100,5 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo report.html
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo report.html
 	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -41,16 +41,17 @@ class Sets(NamedTuple):
     target_valid: Tensor | None  # [B, M]; None if all are
     weight: Tensor | None  # [B, M], in the type that is computed in
 
-    @property
+    # No property: torch.compile of PyTorch 2.8 does not see through those of a tuple.
     def compute_dtype(self) -> torch.dtype:
         """The type that is computed in: float32 for types of 16 bits."""
         return torch.float32 if self.logits.dtype in _HALVES else self.logits.dtype
 
     def widened(self) -> Sets:
         """The same in the type that is computed in."""
-        if self.logits.dtype == self.compute_dtype:
+        dtype = self.compute_dtype()
+        if self.logits.dtype == dtype:
             return self
-        logits, target = self.logits.to(self.compute_dtype), self.target.to(self.compute_dtype)
+        logits, target = self.logits.to(dtype), self.target.to(dtype)
         return self._replace(logits=logits, target=target)
 
     def masks(self) -> tuple[Tensor, Tensor]:
@@ -95,7 +96,7 @@ def check_call(
     x, valid = _flatten(target, dtype, lead, valid, features.blank)
     sets = Sets(lead, features, logits, x, output_valid, valid, None)
     if weight is not None:
-        weight = _flatten(weight.unsqueeze(-1), sets.compute_dtype, lead, valid)[0].squeeze(-1)
+        weight = _flatten(weight.unsqueeze(-1), sets.compute_dtype(), lead, valid)[0].squeeze(-1)
         sets = sets._replace(weight=weight)
     _check_values(sets)
     return sets.widened() if widen else sets

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from setwise.data.blocksworld_objects import BoxGrid
 from setwise.data.blocksworld_pictures import paste
-from setwise.experiments.measures import PictureError, SetSuccess
+from setwise.experiments.measures import SetSuccess
+from setwise.experiments.tasks.picture_error import PictureError
 from setwise.features import Bernoulli, Features
 from setwise.models import PatchAutoencoder
 

@@ -68,15 +68,15 @@ def test_scores_round_as_float32_does(F: int) -> None:
 
 
 @pytest.mark.parametrize("F", WIDTHS)
-def test_short_queries_have_the_bits_of_all_products(
+def test_exact_queries_have_the_bits_of_all_products(
     F: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left out is zero, also to tensor cores; and it is left out."""
     queries, keys = normal(2, 130, F), normal(2, 300, F)
     rounded = operands.bf16x3_parts(queries, keys)[0][0, ..., :F].float().contiguous()
-    short, usual = _gradients(rounded, keys), _gradients(queries, keys)
+    exact, usual = _gradients(rounded, keys), _gradients(queries, keys)
     honest = operands.bf16x3_parts
-    for length, expected in ((1, short), (0, usual)):
+    for length, expected in ((1, exact), (0, usual)):
         monkeypatch.setattr(
             operands, "bf16x3_parts", lambda q, k, n=length: (*honest(q, k)[:2], _filled(q, n))
         )
@@ -86,12 +86,12 @@ def test_short_queries_have_the_bits_of_all_products(
 
 
 @pytest.mark.parametrize("F", WIDTHS)
-def test_long_queries_among_short_ones(F: int) -> None:
-    """A set of both kinds, a long one and a short one: each program is run, by one launch."""
+def test_inexact_queries_among_exact_ones(F: int) -> None:
+    """A set of both kinds, an inexact and an exact one: each program is run, by one launch."""
     queries, keys = normal(3, 900, F), normal(3, 700, F)
-    short = torch.ones(3, 900, 1, dtype=torch.bool, device="cuda")
-    short[0, 70] = short[1] = False
-    queries = torch.where(short, queries.round(), queries)
+    is_bf16 = torch.ones(3, 900, 1, dtype=torch.bool, device="cuda")
+    is_bf16[0, 70] = is_bf16[1] = False
+    queries = torch.where(is_bf16, queries.round(), queries)
     found, again = _gradients(queries, keys), _gradients(queries, keys)
     assert all(torch.equal(one, two) for one, two in zip(found, again, strict=True))
     leaves = [t.double().requires_grad_() for t in (queries, keys)]
@@ -104,7 +104,7 @@ def test_long_queries_among_short_ones(F: int) -> None:
 @pytest.mark.parametrize("F", WIDTHS)
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_what_is_not_a_number_is_seen(number: float, F: int) -> None:
-    """Its bfloat16 parts are NaN in part, and a query that has it is not short."""
+    """Its bfloat16 parts are NaN in part, and a query that has it is not exact."""
     queries, keys = normal(1, 130, F).gt(0).float(), -normal(1, 140, F).abs()
     queries[:, 7, 3] = number
     lse, d_queries, d_keys, _ = _gradients(queries, keys)
@@ -130,7 +130,7 @@ def test_tensor_cores_do_not_add_up_products() -> None:
 @pytest.mark.parametrize("impossible", [-1e9, -1e30, -torch.finfo(torch.float32).max])
 @pytest.mark.parametrize("F", [20, 70])
 def test_numbers_of_very_different_size(F: int, impossible: float) -> None:
-    """A logit may say that a feature cannot be there; the others of its row count as before."""
+    """A logit may say that a feature cannot be there; its other features count as before."""
     x, z = normal(2, 70, F).gt(0).float(), normal(2, 80, F)
     x[..., 3] = 0
     z[:, ::2, 3] = impossible

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import runpy
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tools import kernel_studies
 from torch import Tensor
 
 import setwise as sw
-from setwise.bench import studies
 from setwise.kernels import dispatch, operators
 from splits import set_sm_count
 
@@ -32,6 +33,7 @@ pytestmark = [
     # NumPy would have warned of infinities, which are meant.
     pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning"),
 ]
+slow = partial(pytest.param, marks=pytest.mark.slow)
 LARGEST = torch.finfo(torch.float32).max
 
 
@@ -97,7 +99,9 @@ def test_parts_of_weights() -> None:
     assert torch.equal(parts.double().sum(0), p.double())
 
 
-@pytest.mark.parametrize("shape", [(1, 70, 70, 20), (1, 66, 140, 70), (1, 20, 66, 300)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 70, 70, 20), (1, 66, 140, 70), slow((1, 20, 66, 300))], ids=str
+)
 def test_every_product_counts(shape: tuple[int, int, int, int]) -> None:
     """Scores round as float32 does: one of the six products less, and they would not.
 
@@ -127,7 +131,7 @@ def test_every_product_counts(shape: tuple[int, int, int, int]) -> None:
     assert (d_bias[:, N // 2] - grad.double().sum(1)).abs() <= 2**-20 * grad.abs().sum()
 
 
-def test_which_queries_are_short() -> None:
+def test_which_queries_are_exact_in_bfloat16() -> None:
     """Those of 8 significant bits at most, as the targets of a Bernoulli mostly are."""
     numbers = torch.tensor([0.0, 1.0, -0.5, 255.0, 257.0, 0.1, math.nan, math.inf, 0.0, 0.0])
     # What a GPU gives where there is no number, and the same with a sign.
@@ -139,7 +143,7 @@ def test_which_queries_are_short() -> None:
 
 
 # Features that a tile holds, that take several, whose gradient comes in halves or by panels.
-WIDTHS = [20, 70, 200, 300]
+WIDTHS = [20, slow(70), slow(200), slow(300)]
 
 
 def gradients_of(queries: Tensor, keys: Tensor) -> list[Tensor]:
@@ -154,35 +158,35 @@ def gradients_of(queries: Tensor, keys: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("F", WIDTHS)
-def test_short_queries_take_fewer_products(F: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_queries_take_fewer_products(F: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left out is zero: the bits are those of all six products.
 
-    Queries that are only said to be short count as if they had been rounded, so it is left out.
+    Queries that are only said to be exact count as if they had been rounded, so it is left out.
     """
     generator = torch.Generator().manual_seed(F)
     queries = torch.rand(1, 70, F, generator=generator)
     keys = torch.randn(1, 66, F, generator=generator)
     rounded = bf16x3_parts(queries, keys)[0][0, ..., :F].float().contiguous()
-    short, usual = gradients_of(rounded, keys), gradients_of(queries, keys)
+    exact, usual = gradients_of(rounded, keys), gradients_of(queries, keys)
 
     def told(length: int) -> Callable[..., Any]:
         return lambda q, k: (*bf16x3_parts(q, k)[:2], torch.full(q.shape[:2], length).char())
 
     monkeypatch.setattr(operands, "bf16x3_parts", told(1))
     for result, expected in (
-        (gradients_of(rounded, keys), short),
+        (gradients_of(rounded, keys), exact),
         (gradients_of(queries, keys), usual),
     ):
         assert all(torch.equal(got, right) for got, right in zip(result, expected, strict=True))
     monkeypatch.setattr(operands, "bf16x3_parts", told(0))
-    for got, right, other in zip(gradients_of(queries, keys), short, usual, strict=True):
+    for got, right, other in zip(gradients_of(queries, keys), exact, usual, strict=True):
         assert torch.equal(got, right)
         assert not torch.equal(got, other)
 
 
 @pytest.mark.parametrize("sm_count", [1, 8], ids=["whole", "split"])
 @pytest.mark.parametrize("F", WIDTHS)
-def test_long_queries_among_short_ones(
+def test_inexact_queries_among_exact_ones(
     F: int, sm_count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is multiplied in full, wherever it stands; every result is written, by one launch."""
@@ -195,11 +199,11 @@ def test_long_queries_among_short_ones(
 
     monkeypatch.setattr(torch, "empty", filled)
     generator = torch.Generator().manual_seed(F)
-    # A set of both kinds, one that is long as a whole, and one that is short.
+    # A set of both kinds, one that is inexact as a whole, and one that is exact in bfloat16.
     queries = torch.rand(3, 140, F, generator=generator)
-    short = torch.ones(3, 140, dtype=torch.bool)
-    short[0, 70] = short[1] = False
-    queries = torch.where(short.unsqueeze(-1), queries.round(), queries)
+    is_bf16 = torch.ones(3, 140, dtype=torch.bool)
+    is_bf16[0, 70] = is_bf16[1] = False
+    queries = torch.where(is_bf16.unsqueeze(-1), queries.round(), queries)
     keys = torch.randn(3, 66, F, generator=generator)
     ours = gradients_of(queries, keys)
 
@@ -223,7 +227,7 @@ def test_long_queries_among_short_ones(
 def test_numbers_of_very_different_size(
     shape: tuple[int, int, int, int], impossible: float
 ) -> None:
-    """A logit may say that a feature cannot be there; the others of its row count as before."""
+    """A logit may say that a feature cannot be there; its other features count as before."""
     B, M, N, F = shape
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(B, M, F, generator=generator).round()
@@ -250,7 +254,7 @@ def test_what_is_left_out_is_smaller_than_rounding() -> None:
     assert (omitted.abs() <= 2**-24 * (high + middle + low) ** 2).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, slow(1), slow(2)])
 def test_the_bias_of_many_features_rounds_to_both_sides(seed: int) -> None:
     """Confident outputs: added up in float32, the terms of a softplus would mostly round down."""
     generator = torch.Generator().manual_seed(seed)
@@ -322,10 +326,10 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
                 limit = 3e-3 if (setting, name) == ("medium", "setwise") else 1e-5
                 for errors in result["errors"].values():
                     assert all(0 <= error <= limit for error in errors.values())
-    text = studies.precision(record)
+    text = kernel_studies.precision(record)
     assert "commit c0ffee" in text
     assert text.count("| (1, 70, 20) | 2.00 / 2.00: 1.0x | 2.00 / 2.00: 1.0x |") == 1
     assert text.count("confident") == 4
     assert "faster nowhere" in text
     record["rows"][0]["ran"]["medium"]["compiled"]["ms"]["random"] = 1.0
-    assert 'faster at "medium", (1, 9, 6).' in studies.precision(record)
+    assert 'faster at "medium", (1, 9, 6).' in kernel_studies.precision(record)

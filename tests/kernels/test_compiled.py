@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("triton")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("capability", "smem"), [(86, 99), (90, 227)], ids=["RTX 3090", "H200"])
 def test_compiled(capability: int, smem: int, tmp_path: Path) -> None:
     """Without a device: shared memory suffices, and large products are not added to."""

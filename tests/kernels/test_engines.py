@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -131,15 +132,16 @@ LOSSES: list[tuple[Any, dict[str, Any]]] = [
         ]
     ),
 ]
+slow = partial(pytest.param, marks=pytest.mark.slow)
 FAMILIES = [
     sw.Features(sw.Bernoulli(3)),
-    sw.Features(sw.Categorical(3), sw.Categorical(2, scored_as="bernoulli")),
-    sw.Features(sw.Gaussian(2, scale=0.7), sw.Bernoulli(1, weight=0.5)),
+    slow(sw.Features(sw.Categorical(3), sw.Categorical(2, scored_as="bernoulli"))),
+    slow(sw.Features(sw.Gaussian(2, scale=0.7), sw.Bernoulli(1, weight=0.5))),
 ]
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("masked", [False, True], ids=["bare", "masked"])
+@pytest.mark.parametrize("masked", [slow(False), True], ids=["bare", "masked"])
 @pytest.mark.parametrize("features", FAMILIES, ids=["bernoulli", "categorical", "mixed"])
 @pytest.mark.parametrize(("loss", "options"), LOSSES, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_first_and_second_derivatives(

@@ -156,7 +156,7 @@ class TestAdvice:
 
     def test_of_a_slower_engine(self) -> None:
         cuda = SimpleNamespace(shape=(1, 2, 3), device=torch.device("cuda"), dtype=torch.float32)
-        with pytest.warns(UserWarning, match="slower engines") as warned:
+        with pytest.warns(UserWarning, match="slower without Triton") as warned:
             assert dispatch.choose("auto", cuda, cuda) == "reference"  # type: ignore[arg-type]
         self.is_right(str(warned[0].message))
 

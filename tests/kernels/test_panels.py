@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,7 +32,8 @@ pytestmark = [
 ]
 CPU = torch.device("cpu")
 # The float32 of tf32 does not have rows of 16 bytes, that of float16 does, and the reverse.
-SHAPES = [(2, 70, 140, 301), (1, 140, 70, 260)]
+slow = partial(pytest.param, marks=pytest.mark.slow)
+SHAPES = [slow((2, 70, 140, 301)), (1, 140, 70, 260)]
 KINDS = {"float32": 1e-5, "tf32": 2e-3, "float16": 2e-3}
 
 
@@ -111,17 +113,23 @@ def test_panel_by_panel(
     assert panels == [*range(0, N, 64), *range(0, M, 64)]
 
 
-@pytest.mark.parametrize(("kind", "temperature"), [("float32", 1.0), ("tf32", 1.0), ("tf32", 0.5)])
+FEW, MANY = (1, 130, 140, 260), (1, 260, 270, 260)
+SPLIT = [("float32", 1.0, FEW), ("tf32", 1.0, FEW)]
+SPLIT += [slow("float32", 1.0, MANY), slow("tf32", 1.0, MANY), slow("tf32", 0.5, MANY)]
+
+
+@pytest.mark.parametrize(("kind", "temperature", "shape"), SPLIT, ids=str)
 def test_loops_that_are_split(
-    kind: str, temperature: float, monkeypatch: pytest.MonkeyPatch
+    kind: str, temperature: float, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matmul_precision, "dot_precision", lambda dtype: kind)
     set_sm_count(monkeypatch, 50)
     splits = watch_splits(monkeypatch)
-    agree(*sets(1, 260, 270, 260), kind, temperature=temperature)
+    agree(*sets(*shape), kind, temperature=temperature)
     assert min(splits) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sm_count"), [("float32", 1), ("tf32", 50), ("float16", 1)])
 def test_tiles_that_are_left_out(
     kind: str, sm_count: int, panels: list[int], monkeypatch: pytest.MonkeyPatch

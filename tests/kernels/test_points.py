@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -19,6 +20,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
 ]
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
 # Of so many keys every third is looked at first.
 N = 200
 SEEN, UNSEEN = 0, 1
@@ -32,7 +35,7 @@ def operands() -> list[Tensor]:
 
 
 @pytest.mark.parametrize("best", [SEEN, UNSEEN])
-@pytest.mark.parametrize("ahead", [50.0, 100.0, 300.0])
+@pytest.mark.parametrize("ahead", [slow(50.0), 100.0, slow(300.0)])
 def test_a_key_far_ahead(best: int, ahead: float) -> None:
     """By more than e^88, if it is not looked at, its exponential is beyond float32."""
     leaves = operands()
@@ -42,7 +45,7 @@ def test_a_key_far_ahead(best: int, ahead: float) -> None:
     assert (value[0] < 10).all()
 
 
-@pytest.mark.parametrize("below", [50.0, 100.0, 300.0])
+@pytest.mark.parametrize("below", [slow(50.0), slow(100.0), 300.0])
 def test_keys_far_below_zero(below: float) -> None:
     leaves = operands()
     leaves[2] -= below

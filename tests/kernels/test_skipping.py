@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from tools import kernel_studies
 from torch import Tensor
 
 import setwise as sw
-from setwise.bench import document
 from setwise.kernels import dispatch, matmul_precision, operators
 from splits import set_sm_count, watch_splits, watch_visits
 from tf32 import held_by_tf32
@@ -35,7 +35,8 @@ pytestmark = [
 Shape = tuple[int, int, int, int]  # sets, targets, outputs, features
 
 # To the logits, blocks of the backward pass hold as many keys as in the forward pass, then less.
-SHAPES = [(2, 160, 330, 40), (1, 160, 330, 70)]
+slow = partial(pytest.param, marks=pytest.mark.slow)
+SHAPES = [slow((2, 160, 330, 40)), (1, 160, 330, 70)]
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ def agree(z: Tensor, x: Tensor, extra: float = 1e-5, **options: Any) -> None:
         assert error <= allowed + extra
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
+@pytest.mark.parametrize("temperature", [1.0, slow(0.5)], ids=["fused", "general"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_separated_sets(shape: Shape, temperature: float, visits: list[tuple[Tensor, int]]) -> None:
     agree(*separated(*shape), temperature=temperature)
@@ -103,6 +104,7 @@ def test_separated_sets(shape: Shape, temperature: float, visits: list[tuple[Ten
     assert all(0 < visited < 0.75 * everything for visited, everything in visits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_nothing_is_skipped_where_all_pairs_matter(
     shape: Shape, visits: list[tuple[Tensor, int]]
@@ -114,7 +116,7 @@ def test_nothing_is_skipped_where_all_pairs_matter(
     assert all(torch.equal(a, b) for a, b in zip(on, off, strict=True))
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
+@pytest.mark.parametrize("temperature", [1.0, slow(0.5)], ids=["fused", "general"])
 def test_in_tf32(
     temperature: float, visits: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +134,7 @@ def test_in_float16(visits: list[tuple[Tensor, int]]) -> None:
     assert all(visited < 0.75 * everything for visited, everything in visits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [separated, confused])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_masks_and_weights(shape: Shape, data: Any, visits: list[tuple[Tensor, int]]) -> None:
@@ -145,8 +148,9 @@ def test_masks_and_weights(shape: Shape, data: Any, visits: list[tuple[Tensor, i
     assert all(visited < everything for visited, everything in visits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [separated, confused])
-@pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
+@pytest.mark.parametrize("temperature", [1.0, slow(0.5)], ids=["fused", "general"])
 def test_a_loop_that_is_split(
     temperature: float,
     data: Any,
@@ -176,6 +180,7 @@ def layout(name: str) -> Tensor:
     return torch.cat([torch.zeros(256), far])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
 @pytest.mark.parametrize("name", ["apart", "mixed", "random"])
 def test_what_may_be_lost(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +220,7 @@ def recorded(z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return operators.logsumexp(x, z, bias, "triton", True)
 
 
+@pytest.mark.slow
 def test_unmatched_targets_spoil_no_more_than_their_own_tiles() -> None:
     """One in each group has no output: alone, the peaks say that all tiles matter then."""
     z, x = separated(1, 320, 640, 40)
@@ -236,6 +242,7 @@ def test_unmatched_targets_spoil_no_more_than_their_own_tiles() -> None:
     agree(z, x, weight=weight, temperature=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["input", "target"])
 def test_a_nan_is_not_skipped(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("setwise.values.are_readable", lambda tensor: False)
@@ -267,6 +274,7 @@ def record_of(scores: Tensor, F: int) -> Tensor:
     return torch.stack([blocked(t, rows, 1).amax((3, 4)) for t in (tops, lags)], dim=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sm_count", [1, 50], ids=["whole", "split"])
 def test_what_is_recorded(sm_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 128 keys, whether a tile has as many or less; splits of a loop share no record."""
@@ -361,6 +369,7 @@ def test_nothing_is_recorded_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestPyTorch:
+    @pytest.mark.slow
     def test_operators_keep_their_promises(self) -> None:
         z, x = separated(1, 300, 520, 40)
         bias = -torch.nn.functional.softplus(z).sum(-1)
@@ -373,6 +382,7 @@ class TestPyTorch:
         ]:
             torch.library.opcheck(operator, given, test_utils=("test_schema", "test_faketensor"))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dynamic", [False, True])
     def test_compiled(
         self, dynamic: bool, visits: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
@@ -391,6 +401,7 @@ class TestPyTorch:
         assert visits[0][0] < visits[0][1]
         torch.testing.assert_close(grad, loss_and_gradients(z, x)[1], rtol=1e-4, atol=1e-4)
 
+    @pytest.mark.slow
     def test_transformed(self, visits: list[tuple[Tensor, int]]) -> None:
         z, x = separated(2, 300, 520, 40)
 
@@ -410,6 +421,7 @@ class TestPyTorch:
         assert len(visits) == 2
         assert all(visited < everything for visited, everything in visits)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
     def test_second_derivatives(self, temperature: float, visits: list[tuple[Tensor, int]]) -> None:
         z, x = separated(1, 300, 520, 40)
@@ -432,6 +444,7 @@ class TestPyTorch:
         assert all(visited < everything for visited, everything in visits)
 
 
+@pytest.mark.slow
 def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     """benchmarks/skipping.py without its clock, and without bfloat16; the documents read it."""
     script = Path(__file__).parents[2] / "benchmarks" / "skipping.py"
@@ -457,7 +470,7 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
             assert row["visited"] == dict.fromkeys(visits, share[row["data"]])
         else:
             assert all(0.5 <= visited <= 1 for visited in row["visited"].values())
-    text = document.skipping(record)
+    text = kernel_studies.skipping(record)
     assert "(1, 160, 64)" in text
     assert "commit c0ffee" in text
     assert text.count("| tf32 |") == len(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ pytestmark = [
 ]
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.fixture(params=["highest", "medium"])
 def level(request: pytest.FixtureRequest) -> Iterator[str]:
     before = torch.get_float32_matmul_precision()
@@ -32,8 +36,8 @@ def level(request: pytest.FixtureRequest) -> Iterator[str]:
     torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.parametrize(("sm_count", "N"), [(1, 300), (50, 600)])
-@pytest.mark.parametrize("F", [3, 16, 300])
+@pytest.mark.parametrize(("sm_count", "N"), [(1, 300), slow(50, 600)])
+@pytest.mark.parametrize("F", [3, 16, slow(300)])
 def test_targets_without_any_output_weigh_nothing(
     F: int, sm_count: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +69,7 @@ def test_targets_without_any_output_weigh_nothing(
         assert gradient[1].ne(0).any()
 
 
-@pytest.mark.parametrize("F", [64, 256, 300])
+@pytest.mark.parametrize("F", [64, slow(256), slow(300)])
 @pytest.mark.parametrize("best", [-20_000.0, -60_000.0])
 def test_the_only_output_that_matters_has_a_weight_of_one(best: float, F: int, level: str) -> None:
     """However unlikely it is, beyond 2^24 bits too: scores are rounded alike in both passes."""
@@ -82,8 +86,8 @@ def test_the_only_output_that_matters_has_a_weight_of_one(best: float, F: int, l
     assert loss.item() == pytest.approx(-80 * F * best, rel=1e-6)
 
 
-@pytest.mark.parametrize(("sm_count", "N"), [(1, 256), (1, 255), (50, 512), (50, 600)])
-@pytest.mark.parametrize("F", [3, 100])
+@pytest.mark.parametrize(("sm_count", "N"), [(1, 256), slow(1, 255), slow(50, 512), slow(50, 600)])
+@pytest.mark.parametrize("F", [slow(3), 100])
 def test_full_tiles_have_no_masks(
     F: int, sm_count: int, N: int, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +113,7 @@ def test_full_tiles_have_no_masks(
 # Of 6 parts each; and how many the kernel may add up. Of more than 256 features it never does.
 SUMS = [("mean", 5), ("mean", 6), ("sum", 6), ("none", 6)]
 TOTALS = [(shape, *how) for shape in ((1, 96, 3), (3, 65, 8)) for how in SUMS]
-TOTALS += [((3, 65, 300), "mean", 6)]
+TOTALS += [slow((3, 65, 300), "mean", 6)]
 
 
 @pytest.mark.parametrize(("shape", "reduction", "most"), TOTALS, ids=str)

@@ -28,9 +28,9 @@ IMPLS: tuple[str, ...] = get_args(Impl)
 OLDEST_TRITON = (3, 4)
 # No advice to upgrade Triton: a release of PyTorch works with one release of it.
 NO_TRITON = (
-    f"Triton {OLDEST_TRITON[0]}.{OLDEST_TRITON[1]} or newer is not installed. PyTorch's builds for "
-    f"CUDA on Linux bring the Triton they work with (PyTorch 2.8 brings 3.4): install one of "
-    f"those, as https://pytorch.org says, and not Triton by itself"
+    f"Triton {OLDEST_TRITON[0]}.{OLDEST_TRITON[1]} or newer, which is not installed. PyTorch "
+    f"for CUDA on Linux brings the Triton it works with (PyTorch 2.8 brings 3.4): install that, as "
+    f"https://pytorch.org says, and not Triton by itself"
 )
 
 # Up to this many scores the dense engine is at least as fast (benchmarks/losses_cpu.py) and its
@@ -148,13 +148,13 @@ def _fits_triton(queries: Tensor, keys: Tensor) -> bool:
 @cache
 def _warn_without_triton() -> None:
     """Once: a cached function runs its body the first time only."""
-    warnings.warn(f"set losses on CUDA run on slower engines: {NO_TRITON}", stacklevel=2)
+    warnings.warn(f"set losses on CUDA are slower without {NO_TRITON}", stacklevel=2)
 
 
 def _require_triton(queries: Tensor, keys: Tensor) -> None:
     problem = None
     if not _has_triton():
-        problem = f"cannot run: {NO_TRITON}"
+        problem = f"needs {NO_TRITON}"
     elif queries.dtype == torch.float64:
         problem = "computes in float32; use 'chunked' for float64 tensors"
     elif queries.device.type != "cuda" and not _interprets():

@@ -153,7 +153,7 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
 
 def _target_weights(sets: Sets) -> Tensor:
     """The weight of each target [B, M], 0 if it is not valid."""
-    return weighted(sets, sets.masks()[0].to(sets.compute_dtype))
+    return weighted(sets, sets.masks()[0].to(sets.compute_dtype()))
 
 
 def _factors(sets: Sets) -> DotProduct:

@@ -89,7 +89,8 @@ def _check_temperature(temperature: float | Tensor) -> float | Tensor:
         if temperature.device.type == "cpu" and not torch.compiler.is_compiling():
             _check_temperature(temperature.item())
         return temperature
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
+    # As a tuple: torch.compile of PyTorch 2.8 knows no union.
+    if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise TypeError(f"temperature: expected a number, got {type(temperature).__name__}")
     if not 1e-6 <= temperature <= 1e6:
         raise ValueError(
