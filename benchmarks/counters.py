@@ -24,7 +24,7 @@ import torch
 import setwise as sw
 from setwise import environment
 from setwise.bench.losses import SHAPES
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 
 RECORD = Path(__file__).parent / "records" / "profile-h200.json"
 PROFILED = ("mid", "shapenet", "detr", "puzzle", "rules", "blocks")
@@ -138,7 +138,7 @@ def main() -> None:
         parser.error("expected ncu on the path, found none: install NVIDIA Nsight Compute")
     for record in records(PROFILED, options.commit):
         print(record["rows"][-1])
-        write_text(options.output, json.dumps(record, indent=1) + "\n")
+        atomic_write_text(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import setwise as sw
 from setwise import environment
 from setwise.bench.contenders import dense
 from setwise.bench.losses import graph_ms, peak_mb
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 
 RECORD = Path(__file__).parent / "records" / "precision-h200.json"
 # Small sets, which multiply by other kernels; few and many features; sets as those of `bench`.
@@ -134,7 +134,7 @@ def main() -> None:
         parser.error("expected a CUDA device, found none: the Triton engine is what is measured")
     for record in records(SHAPES, "cuda", options.commit):
         print(record["rows"][-1], flush=True)
-        write_text(options.output, json.dumps(record, indent=1) + "\n")
+        atomic_write_text(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

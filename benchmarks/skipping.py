@@ -25,7 +25,7 @@ import setwise as sw
 from setwise import environment
 from setwise.bench.limits import seconds
 from setwise.bench.losses import SHAPES, peak_mb
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 from setwise.kernels.triton import engine
 from setwise.kernels.triton.skipping import tiles_to_visit
 from setwise.kernels.triton.tiles import Tiles, blocks_in
@@ -133,7 +133,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("medium")
     for record in records(SHAPES["wide"], "cuda", options.commit):
         print(record["rows"][-1])
-        write_text(options.output, json.dumps(record, indent=1) + "\n")
+        atomic_write_text(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from setwise.files import whole_file, write_text
+from setwise.files import atomic_write, atomic_write_text
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
     path = tmp_path / "new" / "newer" / "x.txt"
     for text in ("Größe\n", "other\n"):
-        write_text(path, text)
+        atomic_write_text(path, text)
         assert path.read_bytes() == text.encode()
         assert [other.name for other in path.parent.iterdir()] == ["x.txt"]
 
@@ -20,7 +20,7 @@ def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
 def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("before")
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_text("af")
         assert path.read_text() == "before"
         unfinished.write_text("after")
@@ -33,7 +33,7 @@ def test_after_an_error_all_is_as_before(error: type[BaseException], tmp_path: P
     path.write_text("before")
 
     def fail() -> None:
-        with whole_file(path) as unfinished:
+        with atomic_write(path) as unfinished:
             unfinished.write_text("af")
             raise error
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from setwise.experiments import NETWORKS, TASKS, NetworkConfig
+from setwise.experiments import NETWORKS, TASKS, Experiment, NetworkConfig
 from setwise.experiments.networks import RuleLearner
+from setwise.experiments.recipes import EXPERIMENTS
 from setwise.registry import Registry
 
 
@@ -42,6 +45,16 @@ def test_a_name_is_not_taken_twice() -> None:
     for name in ("", None):
         with pytest.raises(TypeError, match="expected a name"):
             registry.add(name, int)  # type: ignore[arg-type]
+
+
+def test_a_value_is_replaced_by_no_other_of_its_type() -> None:
+    registry = Registry[Experiment]("experiment")
+    first = EXPERIMENTS["table1"]
+    registry.add("mine", first)
+    registry.add("mine", replace(first))
+    with pytest.raises(ValueError, match=r"experiment: 'mine' is taken, by .*Experiment"):
+        registry.add("mine", replace(first, title="another"))
+    assert registry["mine"].title == first.title
 
 
 def test_a_kind_of_somebody_else_cannot_take_the_place_of_ours() -> None:

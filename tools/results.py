@@ -15,7 +15,7 @@ from pathlib import Path
 
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 from setwise.report import figures, tables
 from setwise.report.records import HELDOUT
 from setwise.report.remarks import FAILURES, failures, remarks, said_of_costs
@@ -31,7 +31,7 @@ def main() -> None:
     """Update docs/results.md, the pictures of experiments in docs/figures/, and README.md."""
     write(ROOT / "docs" / "results.md", ROOT / "results")
     readme = ROOT / "README.md"
-    write_text(readme, headline.update(readme, ROOT / "results"))
+    atomic_write_text(readme, headline.update(readme, ROOT / "results"))
 
 
 def write(page: Path, results: Path) -> None:

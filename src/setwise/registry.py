@@ -32,7 +32,7 @@ class Registry(Mapping[str, T]):
         if not isinstance(name, str) or not name:
             raise TypeError(f"{self._what}: expected a name, got {name!r}")
         known = self._entries.get(name)
-        if known is not None and _origin(known) != _origin(entry):
+        if known is not None and not _same_definition(known, entry):
             raise ValueError(f"{self._what}: {name!r} is taken, by {_origin(known)}")
         self._entries[name] = entry
 
@@ -52,9 +52,18 @@ class Registry(Mapping[str, T]):
         return len(self._entries)
 
 
+def _same_definition(known: object, entry: object) -> bool:
+    """Whether an entry is the known one, or it again: a file that is run twice defines both."""
+    return known == entry or (_is_defined(entry) and _origin(known) == _origin(entry))
+
+
+def _is_defined(entry: object) -> bool:
+    """By a ``class`` or ``def`` of its own, or as the entry of such a function."""
+    return hasattr(getattr(entry, "function", entry), "__qualname__")
+
+
 def _origin(entry: object) -> str:
-    """Where an entry is defined: a file that is run twice defines the same thing again."""
-    named = entry if hasattr(entry, "__qualname__") else type(entry)
-    inner = getattr(entry, "function", None)
-    named = inner if inner is not None and hasattr(inner, "__qualname__") else named
+    """Where an entry is defined."""
+    named = getattr(entry, "function", entry)
+    named = named if hasattr(named, "__qualname__") else type(named)
     return f"{named.__module__}.{named.__qualname__}"

@@ -387,7 +387,7 @@ class TestTheText:
     def test_an_experiment_has_the_losses_of_its_sheet(self) -> None:
         records = make_records("table4-best", seeds=[0], scenarios=["n2-2250-fixed"])
         section = str(experiment_section(recorded(records)).body)
-        assert "setwise reproduce table4 --preset best --losses SH --results" in section
+        assert "setwise reproduce table4 --preset best --results" in section
         assert "H: cross entropy" not in section.replace("SH: set cross entropy", "")
         assert "Cells: 1 behind the paper; 11 not recorded yet." in section
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import device_named, require_place
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -81,4 +81,4 @@ def _say(result: dict[str, Any]) -> None:
 def _write(path: Path, results: list[dict[str, Any]]) -> None:
     """The record so far, in one step: a run that is stopped leaves a whole file behind."""
     header, *rows = results
-    write_text(path, json.dumps({"header": header, "rows": rows}, indent=1) + "\n")
+    atomic_write_text(path, json.dumps({"header": header, "rows": rows}, indent=1) + "\n")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from setwise.cli.errors import CommandError
 from setwise.cli.options import positive, positive_whole, require_file, require_folder, seed
 from setwise.cli.user_file import run_file
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 
 if TYPE_CHECKING:
     from setwise.planning import LatentPlanner, PlanningResult, Problem
@@ -198,4 +198,4 @@ def _write(path: Path, problems: list[Problem], results: list[PlanningResult]) -
         {"name": problem.name} | result.as_dict()
         for problem, result in zip(problems, results, strict=True)
     ]
-    write_text(path, json.dumps(found, indent=1) + "\n")
+    atomic_write_text(path, json.dumps(found, indent=1) + "\n")

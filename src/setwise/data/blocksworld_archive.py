@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.files import whole_file
+from setwise.files import atomic_write
 
 PATCH = 32  # pixels along each side
 
@@ -71,7 +71,7 @@ class BlocksworldArchive:
 
     def write(self, path: str | Path) -> None:
         """Write the file in one step; the same data give the same bytes."""
-        with whole_file(Path(path)) as unfinished, unfinished.open("wb") as file:
+        with atomic_write(Path(path)) as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(
                 file,
                 images=self.patches,

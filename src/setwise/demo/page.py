@@ -17,7 +17,7 @@ from torch import Tensor
 from setwise.demo.learn import Learned
 from setwise.demo.solve import Solved
 from setwise.experiments.recipes.demo import LOSSES
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 from setwise.losses.table import find_loss
 from setwise.planning import Coder
 from setwise.planning.show import captions_of
@@ -53,7 +53,7 @@ _SHOWN = 6  # states whose reconstructions are drawn
 
 def write_page(path: Path, learned: Learned, solved: Solved, program: str, typed: str) -> None:
     """Make the page; it appears whole."""
-    write_text(path, demo_page(learned, solved, program, typed))
+    atomic_write_text(path, demo_page(learned, solved, program, typed))
 
 
 def demo_page(learned: Learned, solved: Solved, program: str, typed: str) -> str:

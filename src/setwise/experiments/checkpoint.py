@@ -15,14 +15,14 @@ from typing import Any
 
 from torch import Tensor
 
-from setwise.files import whole_file
+from setwise.files import atomic_write
 
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write to a file beside it and rename: a reader sees the old file or the new, never a part."""
     from safetensors.torch import save_file
 
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()},
             unfinished,

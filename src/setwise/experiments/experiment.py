@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from setwise.experiments.config import Config
 from setwise.experiments.store import COSTS
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 from setwise.losses.table import LOSSES
 
 Better = Literal["higher", "lower"]
@@ -119,7 +119,7 @@ class Sheet:
         text = json.dumps(asdict(self), indent=1) + "\n"
         path = results / f"{self.name}.json"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_text(path, text)
+            atomic_write_text(path, text)
 
     @staticmethod
     def read(path: Path) -> Sheet:

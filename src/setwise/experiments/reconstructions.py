@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from setwise.experiments.config import Config, config_from
 from setwise.experiments.records import upgraded_config
-from setwise.files import whole_file
+from setwise.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Reconstructions:
 
     def write(self, path: Path) -> None:
         """One ``.npz`` file, which appears whole."""
-        with whole_file(path) as unfinished, unfinished.open("wb") as file:
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(
                 file,
                 configs=np.array(json.dumps([config.as_dict() for config in self.configs])),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from setwise.files import whole_file
+from setwise.files import atomic_write
 from setwise.worlds.drawing import Pictures
 
 # From the number of a step to the pictures [k, H, W, 3] between the state before and that after.
@@ -151,5 +151,5 @@ def _check(pictures: Pictures, captions: Sequence[str]) -> None:
 
 
 def _save(image: Image.Image, path: Path, kind: str, **options: Any) -> None:
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         image.save(unfinished, format=kind, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from setwise.files import write_text
+from setwise.files import atomic_write_text
 from setwise.report.page.benchmarks import benchmarks_section
 from setwise.report.page.cells import MISSING, said_of_cells
 from setwise.report.page.experiment import anchor_of, experiment_section, short_title
@@ -45,7 +45,7 @@ EXAMPLE = "setwise reproduce table1 --preset quick"
 
 def write(output: Path, results: Path, benchmarks: Path) -> None:
     """Make the page from a folder of results and one of benchmark records; it appears whole."""
-    write_text(output, report(results, benchmarks))
+    atomic_write_text(output, report(results, benchmarks))
 
 
 def report(results: Path, benchmarks: Path) -> str:
