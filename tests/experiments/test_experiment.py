@@ -16,7 +16,7 @@ from setwise.experiments import Experiment, Reference, Sheet, checkpoint, record
 from setwise.experiments.config import Config, config_from
 from setwise.experiments.recipes import EXPERIMENTS, PLANNED, table1
 from setwise.experiments.saved_networks import read_config
-from setwise.experiments.tasks import BlocksData
+from setwise.experiments.tasks import BlocksData, PuzzleData, Task
 from tiny_recipe import EXPERIMENT
 
 H, SH = "ordered_cross_entropy", "set_cross_entropy"
@@ -292,3 +292,40 @@ def unbound(config: Config) -> Config:
         return config
     assert len(config.data.sha256) == 64
     return replace(config, data=replace(config.data, sha256=""))
+
+
+def test_only_what_an_experiment_has_can_be_asked_of_it() -> None:
+    table = EXPERIMENTS["table1"]
+    with pytest.raises(ValueError, match="scenarios: table1 has no typo; it has 1, 2, 3, 4"):
+        table.configs(scenarios=["typo"])
+    with pytest.raises(ValueError, match="losses: table1 has no assignment_cross_entropy; it has"):
+        table.configs(losses=["assignment_cross_entropy"])
+
+
+def test_a_class_of_another_kind_is_refused() -> None:
+    """It would be recorded, and built again, as the class that it derives from."""
+
+    class Mine(PuzzleData):
+        pass
+
+    config = EXPERIMENTS["table1"].config("1", "set_cross_entropy", 0)
+    with pytest.raises(ValueError, match="data: Mine has the kind 'puzzle' of another class"):
+        replace(config, data=Mine())
+
+
+def test_nested_tuples_come_back_from_a_record() -> None:
+    config = EXPERIMENTS["table1"].config("1", "set_cross_entropy", 0)
+    network = replace(config.network, element_widths=((2, 3), (4,)))  # type: ignore[call-arg]
+    config = replace(config, network=network)
+    back = config_from(json.loads(json.dumps(config.as_dict())))
+    assert back == config
+    assert hash(back) == hash(config)
+
+
+def test_inputs_that_look_like_sets_are_read_as_they_are() -> None:
+    """Only a task whose inputs are its targets is one of reconstruction."""
+    task = PuzzleData(width=2, height=2, states=24, train=20).load()
+    other = Task(torch.rand(24, 1, 2), task.targets, 20, task.features)
+    same = Task(task.targets, task.targets, 20, task.features)
+    cpu = torch.device("cpu")
+    assert [one.to(cpu).reconstructs for one in (task, other, same)] == [True, False, True]

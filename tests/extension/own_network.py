@@ -39,11 +39,11 @@ class Recurrent(nn.Module):
 
     def forward(self, input: Tensor, temperature: Tensor) -> Tensor:
         read = self.read(input)
-        state, outputs = read, []
+        state, states = read, []
         for _ in range(self.size):
             state = torch.tanh(read + self.step(state))
-            outputs.append(self.write(self.dropout(state)))
-        return torch.stack(outputs, dim=-2)
+            states.append(state)
+        return self.write(self.dropout(torch.stack(states, dim=-2)))
 
 
 def config(scenario: str, loss: str, seed: int) -> Config:

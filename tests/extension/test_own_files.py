@@ -77,7 +77,9 @@ def test_an_experiment_without_the_paper_becomes_a_section_of_the_report(
     assert "setwise train" in page
     # The same command has nothing left to do, and a network that was kept can be used.
     assert len(train("own_experiment.py", tmp_path)) == len(found)
-    for path in (tmp_path / "runs" / "bags").glob("*.safetensors"):
+    paths = sorted((tmp_path / "runs" / "bags").glob("*.safetensors"))
+    assert len(paths) == 2
+    for path in paths:
         config, network = load_network(path)
         task = config.data.load()
         assert network(task.inputs).shape == task.targets.shape

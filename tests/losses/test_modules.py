@@ -190,5 +190,5 @@ def test_a_module_of_ones_own() -> None:
             self.by = by
 
     z, x, _ = _arguments()
-    assert ScaledLoss.settings == ("features", "by")
+    assert ScaledLoss.settings == ("features", "by", "reduction")
     assert ScaledLoss(FEATURES, by=3.0)(z, x) == 3 * sw.set_cross_entropy(z, x, FEATURES)

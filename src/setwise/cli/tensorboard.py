@@ -34,6 +34,8 @@ class Logs:
         for k, config in enumerate(configs):
             writer = self._writer(config)
             for name, values in curves.items():
+                if not values:  # nothing is held out
+                    continue
                 writer.add_scalar(name, values[k], progress.epoch)
             writer.flush()
         if progress.epoch == progress.epochs:

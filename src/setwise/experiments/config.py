@@ -82,6 +82,13 @@ class Config:
     def __post_init__(self) -> None:
         _ = LOSSES[self.loss]  # an unknown one is told, with those that are known
         _require("seed", self.seed >= 0, self, "not negative")
+        for name, kinds in (("data", TASKS), ("network", NETWORKS)):
+            part = getattr(self, name)
+            if kinds[part.kind] is not type(part):
+                raise ValueError(
+                    f"{name}: {type(part).__name__} has the kind {part.kind!r} of another class, "
+                    f"and would be recorded as that; give it a kind of its own"
+                )
         precisions = get_args(Precision)
         _require("precision", self.precision in precisions, self, f"one of {', '.join(precisions)}")
 
@@ -132,8 +139,12 @@ def _filled(name: str, part: Any, saved: dict[str, Any]) -> Any:
         raise ValueError(
             f"{name}: unknown fields {', '.join(unknown)}; was it written by another version?"
         )
-    # JSON has no tuples.
-    return part(**{k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
+    return part(**{name: _with_tuples(value) for name, value in saved.items()})
+
+
+def _with_tuples(value: Any) -> Any:
+    """JSON has no tuples."""
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _require(name: str, holds: bool, owner: Any, expected: str) -> None:

@@ -194,6 +194,14 @@ class Experiment:
         losses: Sequence[str] | None = None,
     ) -> list[Config]:
         """All runs, or those of these seeds, scenarios and losses."""
+        for what, given, known in (
+            ("scenarios", scenarios or (), self.scenarios),
+            ("losses", losses or (), self.losses),
+        ):
+            if unknown := [name for name in given if name not in known]:
+                raise ValueError(
+                    f"{what}: {self.name} has no {', '.join(unknown)}; it has {', '.join(known)}"
+                )
         return [
             self._run(scenario, loss, seed)
             for scenario in (self.scenarios if scenarios is None else scenarios)

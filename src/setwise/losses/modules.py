@@ -41,11 +41,13 @@ class SetLoss(nn.Module):
         if "function" in vars(cls):
             call = inspect.signature(cls.forward).parameters
             parameters = inspect.signature(cls.function).parameters
-            cls.settings = tuple(
+            named = [
                 name
                 for name, parameter in parameters.items()
                 if name not in call and parameter.kind is not parameter.VAR_KEYWORD
-            )
+            ]
+            # These two belong to every loss, also to one that takes them as ``**options``.
+            cls.settings = tuple(dict.fromkeys(["features", *named, "reduction"]))
 
     def __init__(self, features: Features | None = None, *, reduction: Reduction = "mean") -> None:
         super().__init__()

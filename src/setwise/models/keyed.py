@@ -15,7 +15,11 @@ from torch import Tensor, nn
 
 
 class KeyedLayer(nn.Module):
-    """A layer that draws from PyTorch's generator unless it has a key, a 0-dim int64 tensor."""
+    """A layer that draws from PyTorch's generator unless it has a key, a 0-dim int64 tensor.
+
+    With a key it draws the same each time it is called: a network that calls one twice in a forward
+    pass has the same noise twice, where two layers would have two keys.
+    """
 
     key: Tensor | None
 
@@ -60,10 +64,10 @@ def with_keyed_dropout(module: nn.Module) -> nn.Module:
     """A copy of a module in which every ``nn.Dropout`` is a `KeyedDropout`."""
     module = copy.deepcopy(module)
     for parent in list(module.modules()):
-        for name, child in parent.named_children():
+        # Not ``named_children``, which passes over a layer that stands there twice.
+        for name, child in parent._modules.items():
             if type(child) is nn.Dropout:
-                dropout = KeyedDropout(child.p)
-                setattr(parent, name, dropout.train(child.training))
+                setattr(parent, name, KeyedDropout(child.p).train(child.training))
     return module
 
 

@@ -31,7 +31,9 @@ Scoring = Literal["categorical", "bernoulli"]
 class Task:
     """Sets to produce. The first ``train`` examples are trained on, the others held out."""
 
-    inputs: Tensor  # [S, ...], what a network reads in training: vectors, sets, or counts
+    # [S, ...], what a network reads in training: anything, counts, or the targets themselves, which
+    # then are the sets to reconstruct.
+    inputs: Tensor
     targets: Tensor  # [S, N, F]
     train: int
     features: Features
@@ -44,7 +46,7 @@ class Task:
     @property
     def reconstructs(self) -> bool:
         """Whether a network reads the sets that it shall produce."""
-        return self.elements is not None or self.inputs.dim() == 3
+        return self.elements is not None or self.inputs is self.targets
 
     @cached_property
     def prototypes(self) -> Tensor:
@@ -53,10 +55,11 @@ class Task:
 
     def to(self, device: torch.device) -> Task:
         elements = None if self.elements is None else self.elements.to(device)
+        targets = self.targets.to(device)
         return replace(
             self,
-            inputs=self.inputs.to(device),
-            targets=self.targets.to(device),
+            inputs=targets if self.inputs is self.targets else self.inputs.to(device),
+            targets=targets,
             elements=elements,
             measure=self.measure.to(device),
         )
