@@ -1,4 +1,4 @@
-"""A task of one's own with no counterpart in the paper: from the sum of some numbers to the bag.
+"""A task of one's own with no counterpart in the paper: bags from their counts.
 
 Run ``setwise train own_experiment.py``, then ``setwise report``.
 """

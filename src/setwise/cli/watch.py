@@ -20,8 +20,7 @@ from setwise.experiments.config import Config
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.train import TrainingProgress
 from setwise.losses.table import LOSSES
-
-HELDOUT = "heldout"
+from setwise.report.records import HELDOUT
 
 
 class View(Protocol):

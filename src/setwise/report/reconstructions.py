@@ -8,14 +8,13 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.reconstructions import Reconstructions
-from setwise.experiments.records import upgraded_config
 
 Picture = NDArray[np.uint8]  # [H, W, 3]
 
@@ -34,10 +33,10 @@ def compare(sheet: Sheet, found: Reconstructions, scenario: str) -> list[Compari
 
     Pictures are cut to where anything is to be seen in any of them.
     """
-    configs = [upgraded_config(asdict(config)) for config in found.configs]
-    runs = [(number, c["loss"]) for number, c in enumerate(configs) if c["scenario"] == scenario]
+    configs = found.configs
+    runs = [(number, c.loss) for number, c in enumerate(configs) if c.scenario == scenario]
     if not runs:
-        known = ", ".join(sorted({config["scenario"] for config in configs}))
+        known = ", ".join(sorted({config.scenario for config in configs}))
         raise ValueError(f"scenario: there are no networks of {scenario}, only of {known}")
     order = list(sheet.losses)
     runs.sort(key=lambda run: order.index(run[1]))
