@@ -169,7 +169,10 @@ def test_a_second_name_for_one_experiment(capsys: Captured) -> None:
         ("def f():\n    return 1 / 0\n\n\nf()", "line 2: ZeroDivisionError: division by zero"),
         ("from setwise import Features\nFeatures(3)", "line 2: TypeError: "),
         ("raise SystemExit('enough')", "line 1: SystemExit: enough"),
-        (FILE.replace("hausdorff", "hausdorf"), "line 11: ValueError: loss: unknown 'hausdorf'; "),
+        (
+            FILE.replace("hausdorff", "hausdorf"),
+            "line 11: UnknownNameError: loss: unknown 'hausdorf'",
+        ),
         (FILE.replace('name="own"', 'name="../own"'), "line 11: ValueError: name: expected one "),
     ],
 )
