@@ -49,8 +49,11 @@ class World(ABC):
 
     @property
     def name(self) -> str:
-        """What the problems of this world are filed under, such as ``puzzle-3x3``."""
-        return self.kind
+        """What the problems of this world are filed under, such as ``puzzle-3x3``.
+
+        By default its kind, and of a world without one the name of its class.
+        """
+        return getattr(self, "kind", type(self).__name__)
 
     # ---- What a planner needs: sets in, sets out, transitions. ----
 
