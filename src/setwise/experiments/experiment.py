@@ -8,7 +8,6 @@ two files alone, also where whoever wrote the experiment is not at hand.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Literal, get_args
 from setwise.experiments.config import Config
 from setwise.experiments.store import COSTS
 from setwise.files import atomic_write_text
-from setwise.losses.table import LOSSES
+from setwise.losses.table import COLOUR, LOSSES
 
 Better = Literal["higher", "lower"]
 
@@ -45,10 +44,10 @@ class LossStyle:
 
     symbol: str
     label: str
-    colour: str  # as matplotlib and CSS read it: #rrggbb
+    colour: str  # #rrggbb
 
     def __post_init__(self) -> None:
-        if not re.fullmatch("#[0-9a-fA-F]{6}", self.colour):
+        if not COLOUR.fullmatch(self.colour):
             raise ValueError(f"colour: expected one such as #dc143c, got {self.colour!r}")
 
 
