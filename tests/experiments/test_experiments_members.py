@@ -149,13 +149,13 @@ def test_results_are_measured_on_the_sets_in_the_order_of_the_scenario(
     """And the curves on what training reads: the same function of the same sets."""
     calls: list[Any] = []
 
-    def spy(*given: Any, **rows: Any) -> Any:
-        calls.append(given[2:])
-        return measured(*given, **rows)
+    def spy(*given: Any, final: bool = True) -> Any:
+        calls.append(final)
+        return measured(*given, final=final)
 
     monkeypatch.setattr(train, "measured", spy)
-    training, _ = trained([puzzle_config(seed=seed) for seed in (0, 1)])
-    assert calls == [(), (), (), (), (training.configs,)]
+    trained([puzzle_config(seed=seed) for seed in (0, 1)])
+    assert calls == [False, False, False, False, True]
 
 
 def test_the_curves_end_in_the_results() -> None:

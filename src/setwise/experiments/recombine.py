@@ -32,7 +32,7 @@ class Recombination:
     """Gives a ``share`` of all elements the look of one of their donors, in training only."""
 
     def __init__(self, task: Task, share: float, donors: int, device: torch.device) -> None:
-        if task.elements is not None or not task.reconstructs:
+        if not task.reads_sets:
             raise ValueError(
                 f"schedule: recombined {share} needs data whose inputs are the sets to produce, "
                 f"element by element; with this data, leave recombined at 0"

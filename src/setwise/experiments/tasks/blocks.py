@@ -22,8 +22,9 @@ from setwise.experiments.tasks.patches import (
 )
 from setwise.experiments.tasks.picture_error import PictureError
 from setwise.experiments.tasks.rules import fingerprint
-from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Scoring, Task, require_split
+from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
 from setwise.features import Bernoulli, Features
+from setwise.features.family import Scoring
 from setwise.worlds import PicturedBlocksworld, World
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,15 +24,13 @@ from setwise.worlds import World
 DATA = Path("runs")
 CPU = torch.device("cpu")
 
-Scoring = Literal["categorical", "bernoulli"]
-
 
 @dataclass(frozen=True)
 class Task:
     """Sets to produce. The first ``train`` examples are trained on, the others held out."""
 
-    # [S, ...], what a network reads in training: anything, counts, or the targets themselves, which
-    # then are the sets to reconstruct.
+    # [S, ...], what a network reads: anything, counts, or the targets themselves, which then are
+    # the sets to reconstruct; see `setwise.experiments.presentation`.
     inputs: Tensor
     targets: Tensor  # [S, N, F]
     train: int
@@ -44,9 +42,14 @@ class Task:
     measure: Measure = SetSuccess()  # noqa: RUF009  it has no state
 
     @property
+    def reads_sets(self) -> bool:
+        """Whether the inputs are the sets to produce, element by element."""
+        return self.inputs is self.targets
+
+    @property
     def reconstructs(self) -> bool:
-        """Whether a network reads the sets that it shall produce."""
-        return self.elements is not None or self.inputs is self.targets
+        """Whether a network reads the sets that it shall produce, or counts of their elements."""
+        return self.elements is not None or self.reads_sets
 
     @cached_property
     def prototypes(self) -> Tensor:
@@ -58,7 +61,7 @@ class Task:
         targets = self.targets.to(device)
         return replace(
             self,
-            inputs=targets if self.inputs is self.targets else self.inputs.to(device),
+            inputs=targets if self.reads_sets else self.inputs.to(device),
             targets=targets,
             elements=elements,
             measure=self.measure.to(device),
