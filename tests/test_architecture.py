@@ -130,7 +130,7 @@ def test_reports_never_train() -> None:
     """They know of experiments what a record holds, and no more."""
     names = {name for path in (SOURCE / "report").rglob("*.py") for name in _imports(path)}
     known = {name.split(".")[2] for name in names if name.startswith("setwise.experiments.")}
-    assert known == {"experiment", "reconstructions", "records", "store"}
+    assert known == {"experiment", "reconstructions", "records", "settings", "store"}
 
 
 def test_the_library_imports_without_optional_packages() -> None:

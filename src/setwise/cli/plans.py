@@ -16,6 +16,7 @@ from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import Config
 from setwise.experiments.recipes import PLANNED, table1, table5
+from setwise.experiments.settings import check_settings
 from setwise.losses.table import LOSSES
 from setwise.report import tables
 
@@ -74,7 +75,7 @@ def _run(options: argparse.Namespace, device: str) -> int:
                 for scenario in scenarios
                 if scenario.fits(config)
             ]
-            tables.check_settings(table, planned)
+            check_settings(table, planned)
 
         networks = _networks(options, scenarios, device, done, require_alike)
     except (OSError, ValueError) as error:

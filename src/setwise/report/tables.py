@@ -18,6 +18,7 @@ from typing import Any
 from setwise.experiments import store
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record as Record
+from setwise.experiments.settings import check_settings
 from setwise.report import records as files
 from setwise.report.records import HELDOUT
 
@@ -84,22 +85,6 @@ def read_records(sheet: Sheet, results: Path) -> list[Record]:
     check_settings(sheet.name, (record["config"] for record in runs.values()))
     _check_epochs(path, runs.values())
     return list(runs.values())
-
-
-def check_settings(experiment: str, configs: Iterable[dict[str, Any]]) -> None:
-    """Refuse runs of one cell that differ in more than their seeds: their spread means nothing."""
-    first: dict[tuple[str, str], dict[str, Any]] = {}
-    for config in configs:
-        other = first.setdefault((config["loss"], config["scenario"]), config)
-        here, there = _settings(config), _settings(other)
-        if here != there:
-            changed = sorted(k for k in here.keys() | there.keys() if here.get(k) != there.get(k))
-            values = [f"{k} ({there.get(k)} and {here.get(k)})" for k in changed[:3]]
-            raise ValueError(
-                f"{experiment}: runs of {config['loss']} in scenario {config['scenario']} differ "
-                f"in {', '.join(values)}; move the old records away or use another folder for the "
-                f"new"
-            )
 
 
 def cells(sheet: Sheet, records: Sequence[Record]) -> list[Cell]:
@@ -226,14 +211,3 @@ def _cell(sheet: Sheet, loss: str, scenario: str, records: Sequence[Record]) -> 
         heldout_best=heldout[0] if heldout else None,
         heldout_median=median(heldout) if heldout else None,
     )
-
-
-def _settings(config: dict[str, Any]) -> dict[str, str]:
-    """All of a config but the seed, one entry a leaf: {"schedule.epochs": "1500", ...}."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{key}": leaf for key, leaf in value.items()}
-        elif name != "seed":
-            flat[name] = value
-    return {name: json.dumps(value) for name, value in flat.items()}
