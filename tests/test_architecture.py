@@ -140,6 +140,7 @@ import sys
 sys.modules["torchmetrics"] = sys.modules["triton"] = None
 import setwise
 assert not any(name.startswith("setwise.kernels.triton") for name in sys.modules)
+assert not {"scipy", "torch._dynamo"} & sys.modules.keys()  # slow, and not needed by all
 try:
     setwise.metrics.SetSuccess
 except ModuleNotFoundError as error:
