@@ -122,6 +122,8 @@ def test_a_package_that_lacks_another(tmp_path: Path, monkeypatch: pytest.Monkey
     assert str(found.remedy).endswith(f"pip install rich=={version('rich')}")
 
 
+# A process of its own; `test_optional_packages_may_be_missing` asks the same of this one.
+@pytest.mark.slow
 def test_the_command_line_starts_without_optional_packages() -> None:
     """Who has only the core must be able to ask what is missing."""
     modules = "PIL drjit kstar_planner matplotlib mitsuba rich safetensors sklearn tensorboard"

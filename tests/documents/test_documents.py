@@ -64,6 +64,8 @@ def script() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
+# Two trainings. The first tier trains a smaller network, in features/test_families_in_use.py.
+@pytest.mark.slow
 def test_the_training_example_shows_what_it_says() -> None:
     printed = io.StringIO()
     with torch.random.fork_rng(), redirect_stdout(printed):

@@ -67,6 +67,7 @@ def test_a_page_without_a_block_is_refused(tmp_path: Path) -> None:
         kernels.update(page, RECORDS)
 
 
+@pytest.mark.slow  # a page for every number; the first tier compares the one that is committed
 def test_another_record_of_times_is_noticed(tmp_path: Path) -> None:
     """Whichever row of it is another."""
     record = read(kernels.LOSSES)
@@ -93,6 +94,7 @@ def test_another_host_is_noticed(tmp_path: Path) -> None:
             assert changed != PAGE.read_text(), (part, kind)
 
 
+@pytest.mark.slow  # likewise
 def test_other_designs_are_noticed(tmp_path: Path) -> None:
     tried = read(kernels.DESIGNS)
     changes = [

@@ -63,12 +63,15 @@ class TestMembers:
     def test_with_noise_and_dropout_too(self) -> None:
         assert_equals_alone(everyone(puzzle_config, silent=False), 1e-4)
 
+    @pytest.mark.slow  # sixteen longer trainings; the puzzle, above, has them as short ones
     @pytest.mark.usefixtures("in_double_precision")
     def test_a_member_learns_rules_as_if_alone(self) -> None:
         """Far enough to succeed on some of them."""
         assert_equals_alone(everyone(rules_config, epochs=10, learning_rate=2e-2), 1e-4)
 
-    @pytest.mark.parametrize("config", [puzzle_config, rules_config])
+    @pytest.mark.parametrize(
+        "config", [pytest.param(puzzle_config, marks=pytest.mark.slow), rules_config]
+    )
     def test_in_single_precision_too(self, config: Any) -> None:
         configs = everyone(config, epochs=2, learning_rate=1e-3)
         assert_equals_alone(configs, 3e-2)

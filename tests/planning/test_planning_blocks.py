@@ -270,7 +270,7 @@ class TestPlanning:
         assert health.recovered == 478
         assert health.lost == [7, 9]
 
-    @pytest.mark.parametrize("value", [torch.nan, torch.inf])
+    @pytest.mark.parametrize("value", [torch.nan, pytest.param(torch.inf, marks=pytest.mark.slow)])
     def test_a_diverged_network_recovers_nothing(self, value: float) -> None:
         model = Photographer()
         codes = encode_states(model, BLOCKS, BLOCKS.states())

@@ -160,6 +160,7 @@ def trained_on(archive: BlocksworldArchive, data: BlocksData, folder: Path) -> P
     return network_path(folder, other)
 
 
+@pytest.mark.slow  # a training; the first tier has another archive that is refused, below
 def test_not_all_states_are_there(tmp_path: Path) -> None:
     archive, fewer = painted(), replace(DATA, states=40, train=40)
     some = replace(
