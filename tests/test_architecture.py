@@ -27,7 +27,7 @@ BELOW: dict[str, set[str]] = {
     "environment": {"the public names"},
     "experiments": {
         *("the public names", "environment", "features", "files", "losses", "metrics", "models"),
-        *("data", "registry", "worlds"),
+        *("data", "registry", "render", "worlds"),
     },
     "render": {"data"},
     "planning": {"data", "environment", "experiments", "files", "models", "worlds"},

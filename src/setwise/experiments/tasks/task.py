@@ -6,6 +6,7 @@ Legend: S examples, N elements, F features, U distinct elements.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -103,6 +104,24 @@ class DataConfig(ABC):
         Data that are files lie in the folder; what must be learned about them is learned on the
         device.
         """
+
+    # Data that are files, and may have to be made. Of most data there is nothing to do.
+
+    def preparation(self, folder: Path = DATA) -> str | None:
+        """What has to be done before these data can be loaded, in words; None if nothing."""
+        return None
+
+    def prepare(self, folder: Path, progress: Callable[[int, int], None]) -> None:
+        """Do it, and call ``progress`` with how much of how much is there."""
+        raise NotImplementedError(f"{type(self).__name__}: define prepare, for preparation says so")
+
+    def bound(self, folder: Path = DATA) -> DataConfig:
+        """The same data, bound to the files that are there now: others are refused from then on."""
+        return self
+
+    def unbound(self) -> DataConfig:
+        """The same data, whichever files they were bound to."""
+        return self
 
     @property
     def world_kind(self) -> str | None:
