@@ -22,8 +22,8 @@ from setwise.report import tables
 
 if TYPE_CHECKING:
     from setwise.experiments.experiment import Experiment
+    from setwise.experiments.recipes.table5 import Scenario
     from setwise.planning import PlanningResult
-    from setwise.planning.table5 import Scenario
 
 TABLE = "table5"
 PRESETS = ("paper", "quick")
@@ -118,9 +118,7 @@ def _refuse(options: argparse.Namespace) -> None:
 
 
 def _scenarios(options: argparse.Namespace) -> list[Scenario]:
-    from setwise.planning.table5 import PAPER, QUICK
-
-    known = PAPER if options.preset == "paper" else QUICK
+    known = table5.PAPER if options.preset == "paper" else table5.QUICK
     return [known[name] for name in training.chosen_scenarios(options, TABLE, known)]
 
 
