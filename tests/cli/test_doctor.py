@@ -256,6 +256,8 @@ def test_no_gpu(cuda: str | None, said: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "NVIDIA GPU" in str(found.remedy)
 
 
+# Processes of their own; the first tier has a Blender that cannot draw, in this one.
+@pytest.mark.slow
 def test_a_crash_and_a_hang_are_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = probes.Backend("unknown", lambda: "", lambda: "help")  # a child cannot know it
     monkeypatch.setattr(probes, "BACKENDS", (unknown,))

@@ -55,6 +55,7 @@ class TestMembers:
     relative 1e-6, four in float32 as much as 1e-2; another seed or order would make it 1.
     """
 
+    @pytest.mark.slow  # seventeen trainings, as the next, which has more to go wrong
     @pytest.mark.usefixtures("in_double_precision")
     def test_a_member_learns_the_puzzle_as_if_alone(self) -> None:
         assert_equals_alone(everyone(puzzle_config, latent_temperature_start=1.0), 1e-4)
@@ -63,12 +64,13 @@ class TestMembers:
     def test_with_noise_and_dropout_too(self) -> None:
         assert_equals_alone(everyone(puzzle_config, silent=False), 1e-4)
 
-    @pytest.mark.slow  # sixteen longer trainings; the puzzle, above, has them as short ones
+    @pytest.mark.slow  # seventeen longer trainings; the puzzle, above, has short ones
     @pytest.mark.usefixtures("in_double_precision")
     def test_a_member_learns_rules_as_if_alone(self) -> None:
         """Far enough to succeed on some of them."""
         assert_equals_alone(everyone(rules_config, epochs=10, learning_rate=2e-2), 1e-4)
 
+    # Seventeen trainings each; the puzzle has them in double precision.
     @pytest.mark.parametrize(
         "config", [pytest.param(puzzle_config, marks=pytest.mark.slow), rules_config]
     )
@@ -77,8 +79,15 @@ class TestMembers:
         assert_equals_alone(configs, 3e-2)
 
     @pytest.mark.usefixtures("in_double_precision")
-    @pytest.mark.parametrize("loss_temperature", [1.0, 4.0])
-    @pytest.mark.parametrize("config", [puzzle_config, rules_config])
+    @pytest.mark.parametrize(
+        ("config", "loss_temperature"),
+        [
+            (puzzle_config, 4.0),
+            (rules_config, 1.0),
+            pytest.param(puzzle_config, 1.0, marks=pytest.mark.slow),
+            pytest.param(rules_config, 4.0, marks=pytest.mark.slow),
+        ],
+    )
     def test_a_member_equals_an_ordinary_training_loop(
         self, config: Any, loss_temperature: float
     ) -> None:

@@ -144,7 +144,7 @@ def test_bad_questions_are_refused() -> None:
         validate(EIGHT, objects[0], objects[0], objects[-1])
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])  # of 720 states
 def test_shortest_lengths_of_a_small_puzzle(every: int) -> None:
     expected = distances(SMALL).tolist()
     for rank, state in list(enumerate(SMALL.states()))[::every]:

@@ -25,6 +25,7 @@ from browser import (
 from pages import BENCHMARKS, HOSTILE, hostile_page, read_cells, whole_page
 from recorded import (
     A1H,
+    COMMITTED,
     H1H,
     PAPER,
     RESULTS,
@@ -53,7 +54,6 @@ from setwise.report.page.experiment import experiment_section
 from setwise.report.page.pieces import Markup, Section, page, table
 from setwise.report.page.report import report
 
-COMMITTED = tables.read_experiments(RESULTS)
 SYMBOLS = {H: "H", SH: "SH", A1H: "A1H", H1H: "H1H"}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tools import results as document
 
-from recorded import A1H, RESULTS, SH, SHEETS, make_records, recorded, write
+from recorded import A1H, COMMITTED, SH, SHEETS, make_records, recorded, write
 from setwise.experiments.records import Record
 from setwise.report import tables
 from setwise.report.page.cells import table_of_failures
@@ -24,7 +24,6 @@ from setwise.report.remarks import (
 from setwise.report.tables import Recorded
 
 TABLE1, TABLE4, TABLE5 = SHEETS["table1"], SHEETS["table4"], SHEETS["table5"]
-COMMITTED = tables.read_experiments(RESULTS)
 PLANNED = COMMITTED["table5"].records
 
 

@@ -10,7 +10,19 @@ from typing import Literal
 
 import pytest
 
-from recorded import A1H, H1H, PAPER, RESULTS, SH, SHEETS, H, make_records, without_scale, write
+from recorded import (
+    A1H,
+    COMMITTED,
+    H1H,
+    PAPER,
+    RESULTS,
+    SH,
+    SHEETS,
+    H,
+    make_records,
+    without_scale,
+    write,
+)
 from setwise import cli
 from setwise.experiments import store
 from setwise.experiments.experiment import LossStyle
@@ -18,7 +30,6 @@ from setwise.report import tables
 
 Captured = pytest.CaptureFixture[str]
 TABLE1, TABLE2, TABLE3, TABLE4, TABLE5 = (SHEETS[name] for name in PAPER)
-COMMITTED = tables.read_experiments(RESULTS)
 
 
 def test_the_paper_has_its_numbers() -> None:

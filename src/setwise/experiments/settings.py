@@ -9,10 +9,10 @@ from typing import Any
 
 def check_settings(experiment: str, configs: Iterable[dict[str, Any]]) -> None:
     """Refuse runs of one cell that differ in more than their seeds: their spread means nothing."""
-    first: dict[tuple[str, str], dict[str, Any]] = {}
+    first: dict[tuple[str, str], dict[str, str]] = {}
     for config in configs:
-        other = first.setdefault((config["loss"], config["scenario"]), config)
-        here, there = _settings(config), _settings(other)
+        here = _settings(config)
+        there = first.setdefault((config["loss"], config["scenario"]), here)
         if here != there:
             changed = sorted(k for k in here.keys() | there.keys() if here.get(k) != there.get(k))
             values = [f"{k} ({there.get(k)} and {here.get(k)})" for k in changed[:3]]
