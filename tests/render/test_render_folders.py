@@ -200,6 +200,8 @@ def test_transitions_among_some_states() -> None:
     assert len(transitions_among(world, world.states())) == world.number_of_transitions
 
 
+# A process of its own; in the first tier the doctor misses Mitsuba in this one.
+@pytest.mark.slow
 def test_missing_packages_name_the_extra() -> None:
     code = """
 import sys

@@ -361,6 +361,8 @@ def by_hand(table: str, metric: str, cells: dict[tuple[str, str], list[float]]) 
 
 
 class TestTheText:
+    # The page of all records; the first tier has smaller ones, and curves in test_page_pieces.py.
+    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "decimals"), [("table2", 2), ("table3", 4)])
     def test_curves_reach_the_median(self, committed: Path, name: str, decimals: int) -> None:
         """The label of every panel says the last value of the middle run."""
