@@ -1,7 +1,8 @@
 """Which engine serves a call, decided from the tensors of that call.
 
 Legend: B sets, M queries, N keys, F features. A score is ``queries_i . keys_j + bias_j``; every
-query has at least one key whose bias is finite.
+query has at least one key whose bias is finite. With a ``sharpness`` [D] the first D features are
+compared, not multiplied; see `reference`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,11 @@ NO_TRITON = (
 DENSE_SCORES = 2**20
 
 
-def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
-    """The engine asked for, or the best one for these tensors; one asked for is never replaced."""
+def choose(impl: Impl, queries: Tensor, keys: Tensor, compared: int = 0) -> Engine:
+    """The engine asked for, or the best one for these tensors; one asked for is never replaced.
+
+    Each feature that is ``compared`` makes the dense engine keep as many numbers as scores.
+    """
     if impl == "triton":
         _require_triton(queries, keys)
     if queries.shape[0] == 0:
@@ -51,22 +55,30 @@ def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
             return "triton"
         if not _has_triton():
             _warn_without_triton()
-    scores = queries.shape[0] * queries.shape[1] * keys.shape[1]
-    return "reference" if scores <= DENSE_SCORES else "chunked"
+    numbers = queries.shape[0] * queries.shape[1] * keys.shape[1] * max(1, compared)
+    return "reference" if numbers <= DENSE_SCORES else "chunked"
 
 
 def logsumexp(
-    queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl, skip_negligible: bool
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    impl: Impl,
+    skip_negligible: bool,
+    sharpness: Tensor | None = None,
 ) -> Tensor:
     """``logsumexp_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M].
 
     With ``skip_negligible`` the backward pass may leave out tiles; see `triton.skipping`.
     """
-    engine = choose(impl, queries, keys)
+    engine = choose(impl, queries, keys, 0 if sharpness is None else len(sharpness))
+    sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
         if engine == "reference":
-            return reference.logsumexp(queries, keys, bias)
-        return operators.differentiable_logsumexp(queries, keys, bias, engine, skip_negligible)
+            return reference.logsumexp(queries, keys, bias, sharpness)
+        return operators.differentiable_logsumexp(
+            queries, keys, bias, engine, skip_negligible, sharpness
+        )
 
 
 def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | None:
@@ -104,19 +116,27 @@ def bernoulli_set_cross_entropy(
     )
 
 
-def argmax(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:
+def argmax(
+    queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl, sharpness: Tensor | None = None
+) -> Tensor:
     """``argmax_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M]; not differentiable."""
     engine = choose(impl, queries, keys)
     queries, keys, bias = queries.detach(), keys.detach(), bias.detach()
+    sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
         if engine == "reference":
-            return reference.argmax(queries, keys, bias)
-        return operators.argmax(queries, keys, bias, engine)
+            return reference.argmax(queries, keys, bias, sharpness)
+        return operators.argmax(queries, keys, bias, engine, sharpness)
 
 
-def scores(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+def scores(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None = None) -> Tensor:
     """Every ``score_ij``, for reductions that cannot do without: [B, M, N]."""
-    return reference.scores(queries, keys, bias)
+    return reference.scores(queries, keys, bias, _of_each_set(sharpness, queries))
+
+
+def _of_each_set(sharpness: Tensor | None, queries: Tensor) -> Tensor | None:
+    """[D] -> [B, D]: operators are mapped over whatever begins with B."""
+    return None if sharpness is None else sharpness.expand(len(queries), -1)
 
 
 def _triton_version() -> tuple[int, ...] | None:
