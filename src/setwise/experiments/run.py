@@ -13,6 +13,7 @@ import torch
 from setwise import environment
 from setwise.experiments import records, store
 from setwise.experiments.config import Config, config_from
+from setwise.experiments.context import THREADS
 from setwise.experiments.experiment import Experiment
 from setwise.experiments.saved_networks import network_path, save_network
 from setwise.experiments.tasks.task import DATA
@@ -34,6 +35,7 @@ def run(
     losses: Sequence[str] | None = None,
     keep: Keep = lambda results: (),
     watch: Watch = lambda training, progress: None,
+    threads: int = THREADS,
 ) -> list[records.Record]:
     """Train all runs of an experiment that have no record yet; the result is all of its records.
 
@@ -45,7 +47,7 @@ def run(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     configs = experiment.configs(seeds, scenarios, losses)
     experiment.sheet.write(results)
-    train(configs, device, results, runs, keep=keep, watch=watch)
+    train(configs, device, results, runs, keep=keep, watch=watch, threads=threads)
     return records.read(results / f"{experiment.name}.jsonl")
 
 
@@ -61,19 +63,21 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     data: Path = DATA,
     save_every: float = 300.0,
+    threads: int = THREADS,
 ) -> int:
     """Train every config that has no record yet, and return how many were trained.
 
     Records go to ``results/<experiment>.jsonl``. With ``runs``, a folder, an interrupted training
     goes on where it was, and the networks of results that ``keep`` names are saved there as
     ``<experiment>/<identity>.safetensors``. Once ``stop`` says so, the training is saved there too
-    and `StoppedError` raised; see `Training`, also for ``data`` and ``save_every``.
+    and `StoppedError` raised; see `Training`, also for ``data``, ``save_every`` and
+    ``threads``.
     """
     missing = unfinished(configs, results)
     device = torch.device(device)
     for group in ensembles(missing):
         path = None if runs is None else checkpoint_of(group, runs)
-        training = Training(group, device, path, save_every, data=data)
+        training = Training(group, device, path, save_every, data=data, threads=threads)
         _train_together(training, results, runs, commit, watch, keep, stop)
         if path is not None:
             path.unlink(missing_ok=True)
@@ -127,7 +131,7 @@ def _train_together(
         "members": len(configs),
         "seconds": round(training.seconds, 2),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment.describe(device, commit),
+        "environment": environment.describe(device, commit, training.threads),
     }
     # Networks first: after a kill, what has a record is not trained again.
     if runs is not None:
