@@ -177,6 +177,7 @@ def _check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | 
         raise TypeError(
             f"{name}: expected a boolean mask or a tensor of lengths, got {type(valid).__name__}"
         )
+    require_dense(name, valid)
     if valid.device != elements.device:
         raise ValueError(f"{name}: on {valid.device}, but the elements are on {elements.device}")
     if valid.dtype == torch.bool:
@@ -200,15 +201,27 @@ def _check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | 
     return torch.arange(size, device=valid.device) < valid.reshape(math.prod(lead), 1)
 
 
+def require_dense(name: str, tensor: Tensor) -> None:
+    """Refuse what has no plain array of numbers behind it: it would fail somewhere inside."""
+    if tensor.is_nested:
+        raise TypeError(
+            f"{name}: expected a dense tensor, got a nested one; use torch.nested.to_padded_tensor("
+            f"{name}, 0), and tell the lengths by input_valid and target_valid"
+        )
+    if tensor.layout != torch.strided:
+        raise TypeError(
+            f"{name}: expected a dense tensor, got {tensor.layout}; use {name}.to_dense()"
+        )
+
+
 def _check_elements(name: str, elements: Tensor) -> None:
     if not isinstance(elements, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(elements).__name__}")
+    require_dense(name, elements)
     if elements.dtype not in _FLOATS:
         raise TypeError(
             f"{name}: expected a floating-point tensor, got {elements.dtype}; use {name}.float()"
         )
-    if elements.layout != torch.strided:
-        raise TypeError(f"{name}: expected a dense tensor, got {elements.layout}; use to_dense()")
     if elements.dim() < 2:
         raise ValueError(
             f"{name}: expected shape [*, elements, features], got {tuple(elements.shape)}"
@@ -238,6 +251,7 @@ def _check_weight(weight: Tensor | None, target: Tensor) -> None:
         return
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight: expected a torch.Tensor, got {type(weight).__name__}")
+    require_dense("weight", weight)
     if weight.dtype not in _FLOATS:
         raise TypeError(f"weight: expected a floating-point tensor, got {weight.dtype}")
     if weight.device != target.device:

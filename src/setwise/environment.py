@@ -13,12 +13,14 @@ import torch
 import setwise
 
 
-def describe(device: torch.device, commit: str | None = None) -> dict[str, Any]:
-    """For records; ``commit`` is asked of git where it is not given."""
+def describe(
+    device: torch.device, commit: str | None = None, threads: int | None = None
+) -> dict[str, Any]:
+    """For records; ``commit`` is asked of git where it is not given, ``threads`` of PyTorch."""
     if device.type == "cuda":
         hardware = torch.cuda.get_device_name(device)
     else:
-        hardware = f"{platform.machine()}, {torch.get_num_threads()} threads"
+        hardware = f"{platform.machine()}, {threads or torch.get_num_threads()} threads"
     return {
         "commit": commit or current_commit(),
         "setwise": setwise.__version__,

@@ -175,7 +175,6 @@ class Positive(sw.Gaussian):
     target_range = (1e-30, math.inf)
     target_rule = "must be positive"
     blank = 1.0
-    centred = False
 
     def statistic(self, target: Tensor) -> Tensor:
         return target.log()

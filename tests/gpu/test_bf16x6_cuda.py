@@ -46,9 +46,9 @@ def test_a_score_has_the_same_bits_in_every_pass(F: int, M: int, N: int) -> None
     queries, keys = 3 * normal(2, M, F), 3 * normal(2, N, F)
     bias = torch.full((2, N), -math.inf, device="cuda")
     bias[:, 7] = 0.3
-    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
+    lse, terms, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
     d_queries, d_keys, d_bias = operators.logsumexp_backward(
-        torch.ones_like(lse), queries, keys, bias, lse, peaks, True, True, "triton"
+        torch.ones_like(lse), queries, keys, bias, terms, peaks, True, True, "triton"
     )
     assert (d_bias[:, 7] == M).all()
     assert torch.equal(d_queries, keys[:, 7:8].expand_as(queries))
@@ -63,7 +63,7 @@ def test_scores_round_as_float32_does(F: int) -> None:
     sizes, exact = queries.double().abs(), queries.double() @ keys[0, 5].double()
     bias = torch.full((1, 70), -math.inf, device="cuda")
     bias[:, 5] = 0
-    lse, _ = operators.logsumexp(queries, keys, bias, "triton", False)
+    lse, *_ = operators.logsumexp(queries, keys, bias, "triton", False)
     assert ((lse - exact).abs() <= 2**-22 * (sizes @ keys[0, 5].double().abs())).all()
 
 
@@ -121,7 +121,7 @@ def test_tensor_cores_do_not_add_up_products() -> None:
     queries, keys = (normal(1, 300, 4096, seed=seed).abs() + 1 for seed in (0, 1))
     bias = torch.full((1, 300), -math.inf, device="cuda")
     bias[:, 5] = 0
-    lse, _ = operators.logsumexp(queries, keys, bias, "triton", False)
+    lse, *_ = operators.logsumexp(queries, keys, bias, "triton", False)
     exact = queries.double() @ keys[0, 5].double()
     # 256 times half of 2^-23 is 2^-16; added up by rounding, the errors are of either sign.
     assert ((lse - exact) / exact).mean().abs() <= 2**-23
@@ -161,9 +161,9 @@ def _filled(queries: Tensor, value: int) -> Tensor:
 
 def _gradients(queries: Tensor, keys: Tensor) -> list[Tensor]:
     bias = keys.new_zeros(keys.shape[:2])
-    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
+    lse, terms, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
     grads = operators.logsumexp_backward(
-        torch.ones_like(lse), queries, keys, bias, lse, peaks, True, True, "triton"
+        torch.ones_like(lse), queries, keys, bias, terms, peaks, True, True, "triton"
     )
     return [lse, *grads]
 

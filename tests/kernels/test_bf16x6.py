@@ -113,7 +113,7 @@ def test_every_product_counts(shape: tuple[int, int, int, int]) -> None:
     queries, keys = (torch.randn(B, n, F, generator=generator) for n in (M, N))
     bias = torch.full((B, N), -math.inf)
     bias[:, N // 2] = 0
-    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
+    lse, terms, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
     key = keys[:, N // 2].double().unsqueeze(1)
     exact = (queries.double() * key).sum(-1)
     sizes = (queries.double() * key).abs().sum(-1)
@@ -121,7 +121,7 @@ def test_every_product_counts(shape: tuple[int, int, int, int]) -> None:
 
     grad = torch.randn(B, M, generator=generator)
     d_queries, d_keys, d_bias = operators.logsumexp_backward(
-        grad, queries, keys, bias, lse, peaks, True, True, "triton"
+        grad, queries, keys, bias, terms, peaks, True, True, "triton"
     )
     weighted = queries.double() * grad.double().unsqueeze(-1)
     error = (d_keys[:, N // 2] - weighted.sum(1)).abs()
@@ -149,10 +149,10 @@ WIDTHS = [20, slow(70), slow(200), slow(300)]
 def gradients_of(queries: Tensor, keys: Tensor) -> list[Tensor]:
     """The logsumexp, and its gradients to both sides."""
     bias = keys.new_zeros(keys.shape[:2])
-    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
+    lse, terms, peaks = operators.logsumexp(queries, keys, bias, "triton", False)
     grad = torch.linspace(1, 2, lse.numel()).reshape(lse.shape)
     grads = operators.logsumexp_backward(
-        grad, queries, keys, bias, lse, peaks, True, True, "triton"
+        grad, queries, keys, bias, terms, peaks, True, True, "triton"
     )
     return [lse, *grads]
 

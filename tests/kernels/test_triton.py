@@ -188,17 +188,19 @@ def test_queries_without_a_key_weigh_nothing(F: int) -> None:
     assert all(grad[0].eq(0).all() and grad[1].isfinite().all() for grad in grads)
 
 
+@pytest.mark.parametrize("compared", [0, 2])
 @pytest.mark.parametrize("F", [3, 6])
-def test_operators_keep_their_promises(F: int) -> None:
+def test_operators_keep_their_promises(F: int, compared: int) -> None:
     """Shapes, types and strides are those that torch.compile was told, for any layout."""
     queries, keys, bias = operands(2, 5, 7, F)
     queries, keys = (t.mT.contiguous().mT for t in (queries, keys))
-    lse, peaks = operators.logsumexp(queries, keys, bias, "triton", True)
-    backward = (torch.ones_like(lse), queries, keys, bias, lse, peaks, True, True, "triton")
+    sharpness = torch.ones(compared).expand(2, compared) if compared else None
+    lse, terms, peaks = operators.logsumexp(queries, keys, bias, "triton", True, sharpness)
+    backward = (torch.ones_like(lse), queries, keys, bias, terms, peaks, True, True, "triton")
     for operator, given in [
-        (operators.logsumexp, (queries, keys, bias, "triton", True)),
-        (operators.argmax, (queries, keys, bias, "triton")),
-        (operators.logsumexp_backward, backward),
+        (operators.logsumexp, (queries, keys, bias, "triton", True, sharpness)),
+        (operators.argmax, (queries, keys, bias, "triton", sharpness)),
+        (operators.logsumexp_backward, (*backward, sharpness)),
     ]:
         torch.library.opcheck(operator, given, test_utils=("test_schema", "test_faketensor"))
 

@@ -17,7 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import plans, points, tiles
+from setwise.kernels.triton import compared, plans, points, tiles
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ N = 4096
 # What elements are multiplied as.
 POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
-TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8"}
+TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "INDEX": "*i64"}
 TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
 
 
@@ -85,6 +85,22 @@ def launches(
         yield "backward", backward.launch
 
 
+def comparing() -> Iterator[tuple[str, Planned]]:
+    """The launches for elements that are compared, of few features and of more."""
+    shape = (CPU, 1, N, N, 3, 3, torch.float32, "float32")
+    off = (False,) * 5
+    yield "points, forward", planned(plans.logsumexp, *shape, *off, True, 3).launch
+    for to_keys in (True, False):
+        options = (to_keys, False, True, True, *off[:3], True, 3)
+        yield "points, backward", planned(plans.gradients, *shape, *options).launch
+    yield "points, argmax", planned(plans.argmax, *shape, 3).launch
+    constants = {"F": 200, "D": 40, "BLOCK_A": compared.ROWS, "BLOCK_C": compared.COLUMNS}
+    for kernel in (compared._logsumexp, compared._argmax):
+        yield "more features", Planned(kernel, constants, compared.WARPS, 2)
+    constants = {"ROWS_ARE_KEYS": True, **constants, "BLOCK_D": compared.MAX_SUMS}
+    yield "more features, backward", Planned(compared._gradients, constants, compared.WARPS, 2)
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
     plans.launcher = Planned
@@ -107,6 +123,8 @@ def main() -> None:
         for name, launch in launches(precision, F, dtype, rows_are_keys, listed):
             kernel = launch.compiled(capability, POINTERS[kind])
             results.append([f"{name}, {kind}, {F} features", *told(kernel)])
+    for name, launch in comparing():
+        results.append([f"compared, {name}", *told(launch.compiled(capability, "*fp32"))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)

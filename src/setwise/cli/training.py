@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
 from setwise.cli.interrupt import INTERRUPTED, interruptible
-from setwise.cli.options import device_named, require_folder
+from setwise.cli.options import device_named, positive_whole, require_folder
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import Config, config_from
@@ -44,6 +44,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--runs", type=Path, default=Path("runs"), help="folder of checkpoints; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
     add("--save-every", type=float, default=300.0, metavar="S", help="seconds; default: 300")
+    add(
+        "--threads",
+        type=positive_whole,
+        default=1,
+        metavar="N",
+        help="of a training on the CPU, whose results depend on them; default: 1",
+    )
     add("--commit", help="recorded with every run; default: asked of git")
     add(
         "--keep",
@@ -188,6 +195,7 @@ def train_missing(
                     stop=interrupt,
                     data=options.data,
                     save_every=options.save_every,
+                    threads=options.threads,
                 )
         except (StoppedError, KeyboardInterrupt) as how:
             saved = isinstance(how, StoppedError)
@@ -286,7 +294,9 @@ def _announce(
         often = "" if times == 1 else f", {times} times"
         lines.append(f"  {members} networks at once for {epochs} epochs{often}")
     if groups:
-        lines.append(f"  on {describe(torch.device(device), options.commit)['hardware']}")
+        lines.append(
+            f"  on {describe(torch.device(device), options.commit, options.threads)['hardware']}"
+        )
     for path in (checkpoint_of(group, options.runs) for group in groups):
         if path.exists():
             lines.append(f"  going on from {path}")

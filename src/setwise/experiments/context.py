@@ -15,9 +15,28 @@ def default_generator(device: torch.device) -> torch.Generator:
     return torch.cuda.default_generators[torch.cuda.current_device()]
 
 
+# Sums are split among threads, and the last bits depend on how: after some epochs the results do.
+# So their number must not be that of the cores a machine happens to have.
+THREADS = 1
+
+
 @contextmanager
-def training_context(device: torch.device, precision: str) -> Iterator[None]:
-    """The current device and PyTorch's precision of float32 products.
+def fixed_threads(device: torch.device, threads: int) -> Iterator[None]:
+    """So many threads for what is computed on a CPU; a GPU sums up in its own way."""
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def training_context(
+    device: torch.device, precision: str, threads: int = THREADS
+) -> Iterator[None]:
+    """The current device, PyTorch's precision of float32 products, and its number of threads.
 
     Likewise the caller's random numbers go on as if nothing had been drawn.
     """
@@ -26,6 +45,7 @@ def training_context(device: torch.device, precision: str) -> Iterator[None]:
     on_cuda = device.type == "cuda"
     try:
         with (
+            fixed_threads(device, threads),
             torch.cuda.device(device) if on_cuda else nullcontext(),
             torch.random.fork_rng(devices=[device] if on_cuda else []),
         ):

@@ -13,6 +13,7 @@ import torch
 from setwise import environment
 from setwise.experiments import records, store
 from setwise.experiments.config import Config, config_from
+from setwise.experiments.context import THREADS
 from setwise.experiments.experiment import Experiment
 from setwise.experiments.saved_networks import network_path, save_network
 from setwise.experiments.settings import check_settings
@@ -35,6 +36,7 @@ def run(
     losses: Sequence[str] | None = None,
     keep: Keep | None = None,
     watch: Watch = lambda training, progress: None,
+    threads: int = THREADS,
 ) -> list[records.Record]:
     """Train all runs of an experiment that have no record yet; the result is all of its records.
 
@@ -48,7 +50,8 @@ def run(
     configs = experiment.configs(seeds, scenarios, losses)
     missing = left_to_train(experiment.name, configs, results)
     experiment.sheet.write(results)
-    train(missing, device, results, runs, metric=experiment.metric, keep=keep, watch=watch)
+    told = (missing, device, results, runs)
+    train(*told, metric=experiment.metric, keep=keep, watch=watch, threads=threads)
     return records.read(results / f"{experiment.name}.jsonl")
 
 
@@ -65,13 +68,15 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     data: Path = DATA,
     save_every: float = 300.0,
+    threads: int = THREADS,
 ) -> int:
     """Train every config that has no record yet, and return how many were trained.
 
     Records go to ``results/<experiment>.jsonl``. With ``runs``, a folder, an interrupted training
     goes on where it was, and the networks of results that ``keep`` names are saved there as
     ``<experiment>/<identity>.safetensors``. Once ``stop`` says so, the training is saved there too
-    and `StoppedError` raised; see `Training`, also for ``metric``, ``data`` and ``save_every``.
+    and `StoppedError` raised; see `Training`, also for ``metric``, ``data``, ``save_every`` and
+    ``threads``.
     """
     if keep is not None and runs is None:
         raise ValueError(
@@ -81,7 +86,9 @@ def train(
     device = torch.device(device)
     for group in ensembles(missing):
         path = None if runs is None else checkpoint_of(group, runs)
-        training = Training(group, device, path, save_every, data=data, metric=metric)
+        training = Training(
+            group, device, path, save_every, data=data, metric=metric, threads=threads
+        )
         _train_together(training, results, runs, commit, watch, keep, stop)
         if path is not None:
             path.unlink(missing_ok=True)
@@ -155,7 +162,7 @@ def _train_together(
         "members": len(configs),
         "seconds": round(training.seconds, 2),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment.describe(device, commit),
+        "environment": environment.describe(device, commit, training.threads),
     }
     # Networks first: after a kill, what has a record is not trained again.
     if keep is not None and runs is not None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from setwise.experiments import checkpoint
 from setwise.experiments.config import MEMBERWISE, Config
-from setwise.experiments.context import training_context
+from setwise.experiments.context import THREADS, fixed_threads, training_context
 from setwise.experiments.cuda_graph import Repeated
 from setwise.experiments.ensemble import Batch, Ensemble, member_losses
 from setwise.experiments.evaluate import measured
@@ -86,6 +86,9 @@ class Training:
     On CUDA a step is recorded once and replayed, and compiled first where the network says so. With
     ``plain`` it is neither, for comparison; see `setwise.experiments.cost`. Nor is it with a loss
     that cannot be recorded.
+
+    On a CPU the results depend on the number of ``threads``, which is therefore not that of the
+    cores but a setting; a training is only resumed with as many as it began with.
     """
 
     def __init__(
@@ -97,9 +100,12 @@ class Training:
         plain: bool = False,
         data: Path = DATA,
         metric: str | None = None,
+        threads: int = THREADS,
     ) -> None:
         if not configs:
             raise ValueError("configs: expected at least one")
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+            raise ValueError(f"threads: expected a whole number, at least 1, got {threads!r}")
         for config in configs:
             if config.shared() != configs[0].shared():
                 raise ValueError(
@@ -111,15 +117,18 @@ class Training:
         # What `run` took, together with the interrupted runs that it went on from.
         self.seconds = 0.0
         self._device = torch.device(device)
+        self.threads = threads
         self._save_to, self._save_every = save_to, save_every
         self._schedule = configs[0].schedule
-        task = configs[0].data.load(data, self._device)
+        with fixed_threads(self._device, threads):
+            task = configs[0].data.load(data, self._device)
         if task.train < self._schedule.batch:
             raise ValueError(
                 f"schedule: a batch of {self._schedule.batch} is more than the {task.train} "
                 f"examples to train on"
             )
-        networks = [build_network(config, task) for config in self.configs]
+        with fixed_threads(self._device, threads):
+            networks = [build_network(config, task) for config in self.configs]
         share, donors = self._schedule.recombined, self._schedule.donors
         recombine = Recombination(task, share, donors, self._device) if share else None
         self.task = task.to(self._device)
@@ -160,7 +169,7 @@ class Training:
         if self._used:
             raise RuntimeError("this training has been used up; make another with the same configs")
         self._used = True
-        with training_context(self._device, self.configs[0].precision):
+        with training_context(self._device, self.configs[0].precision, self.threads):
             state = self._resume()
             began = last_saved = time.perf_counter()
             before = state.seconds
@@ -188,7 +197,7 @@ class Training:
     def seconds_per_epoch(self, epochs: int) -> float:
         """What an epoch takes, once all is set up; the networks are worth nothing afterwards."""
         self._used = True
-        with training_context(self._device, self.configs[0].precision):
+        with training_context(self._device, self.configs[0].precision, self.threads):
             for epoch in range(2 * epochs):
                 if epoch == epochs:
                     self._losses.sum().item()  # waits for the device
@@ -286,6 +295,10 @@ class Training:
             results.append(RunResult(config, metrics, history))
         return results
 
+    def _counted_threads(self) -> int | None:
+        """As many as results depend on."""
+        return self.threads if self._device.type == "cpu" else None
+
     def _progress(self, state: _State) -> TrainingProgress:
         point = state.history[-1]
         return TrainingProgress(
@@ -303,6 +316,7 @@ class Training:
         meta = {
             "runs": [config.identity for config in self.configs],
             "learned": self.task.measure.learned,
+            "threads": self._counted_threads(),
             "epoch": state.epoch,
             "seconds": state.seconds,
             "history": state.history,
@@ -327,6 +341,13 @@ class Training:
             raise ValueError(
                 f"{self._save_to}: began without {self._measured} being measured; compare what was "
                 f"measured then, or remove the checkpoint to begin anew"
+            )
+        # One that was saved before threads were counted does not tell.
+        began = meta.get("threads", self._counted_threads())
+        if began != self._counted_threads():
+            raise ValueError(
+                f"{self._save_to}: began with {began} threads, and would end in other results with "
+                f"{self.threads}; go on with as many, or remove the checkpoint"
             )
         self._run_epoch(0)  # makes the tensors of the optimiser, which are then overwritten
         self._losses.copy_(tensors.pop("losses"))

@@ -9,7 +9,7 @@ from setwise.features.angle import Angle
 from setwise.features.bernoulli import Bernoulli
 from setwise.features.categorical import Categorical
 from setwise.features.family import Family
-from setwise.features.features import DotProduct, Features
+from setwise.features.features import DotProduct, Factors, Features
 from setwise.features.gaussian import Gaussian
 from setwise.features.poisson import Poisson
 
@@ -18,6 +18,7 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "DotProduct",
+    "Factors",
     "Family",
     "Features",
     "Gaussian",

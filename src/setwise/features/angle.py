@@ -36,6 +36,14 @@ class Angle(Family):
     def statistic(self, target: Tensor) -> Tensor:
         return _on_the_circle(target)
 
+    @property
+    def curvature(self) -> float:
+        """``1 - cos(x - y)`` is half the square of the chord between two points of the circle."""
+        return self.concentration / 2
+
+    def location(self, logits: Tensor) -> Tensor:
+        return _on_the_circle(logits)
+
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         natural = self.concentration * _on_the_circle(logits)
         return natural, natural.new_full(natural.shape[:-1], self.concentration * self.width)

@@ -38,7 +38,8 @@ class Family(ABC):
       ``x`` itself, and :meth:`base` where ``h`` is not zero;
     - :meth:`mean`, what outputs stand for, and its inverse :meth:`from_mean`;
     - :meth:`random_targets`, for trials and tests;
-    - ``target_range`` and ``target_rule``, unless targets may be any finite numbers.
+    - ``target_range`` and ``target_rule``, unless targets may be any finite numbers;
+    - :attr:`curvature`, if the cost is the square of a difference: it is then computed as one.
 
     Everything else has a default that suits real features and is there to be replaced: features
     that are discrete define :meth:`discretise`, :meth:`differ` and :meth:`error`. Zero must be an
@@ -81,9 +82,6 @@ class Family(ABC):
     target_rule: ClassVar[str] = "must be finite"
     #: An allowed target: it stands where a mask says that there is no element.
     blank: ClassVar[float] = 0.0
-    #: Whether the mean target is subtracted from targets and outputs before their dot product: for
-    #: a cost that depends on differences alone and whose terms cancel badly far from the origin.
-    centred: ClassVar[bool] = False
     #: Whether the features are one choice among ``width`` classes.
     is_choice: ClassVar[bool] = False
 
@@ -108,6 +106,19 @@ class Family(ABC):
     def base(self, target: Tensor) -> Tensor | None:
         """``h(x)``: [*, M, w] -> [*, M], or None where it is zero."""
         return None
+
+    @property
+    def curvature(self) -> float | None:
+        """The number ``c`` if the cost is ``c |T(x) - m(y)|^2``, with `location` as ``m``; or None.
+
+        Such a cost is computed from the differences: far from the origin, the terms of the dot
+        product are large and cancel.
+        """
+        return None
+
+    def location(self, logits: Tensor) -> Tensor:
+        """``m(y)``: [*, N, w] -> [*, N, W], where there is a `curvature`; by default ``y``."""
+        return logits
 
     def cost(self, logits: Tensor, target: Tensor) -> Tensor:
         """``H(x, y)`` of elements that are already paired: [*, w] twice -> [*].

@@ -8,7 +8,8 @@ under an output element ``y_j`` is a biased dot product::
 
     -H(x_i, y_j) = T(x_i) . eta(y_j) - A(y_j) + h(x_i)
 
-and so is that of elements made of several; the pairwise engine needs to know nothing else.
+and so is that of elements made of several. Where it is the square of a difference, it is computed
+as one; the pairwise engine needs to know nothing else.
 """
 
 from __future__ import annotations
@@ -30,6 +31,23 @@ class DotProduct(NamedTuple):
     natural: Tensor  # eta(y)  [*, N, W]
     log_partition: Tensor  # A(y)    [*, N]
     base: Tensor | None  # h(x)    [*, M]; None when zero for every family in use
+
+
+class Factors(NamedTuple):
+    """The same as the pairwise engine takes it: what is a difference stays one.
+
+    ::
+
+        -H_ij = sum_{f >= D} q_if k_jf - sum_{f < D} c_f (q_if - k_jf)^2 - A_j + h_i
+
+    Of the W numbers of an element, the first D are compared and the others multiplied.
+    """
+
+    queries: Tensor  # T(x)            [*, M, W]
+    keys: Tensor  # m(y), eta(y)    [*, N, W]
+    log_partition: Tensor  # A(y)            [*, N]
+    base: Tensor | None  # h(x)            [*, M]; None when zero for every family in use
+    sharpness: Tensor | None  # c               [D]; None if D is 0
 
 
 class Features:
@@ -57,6 +75,8 @@ class Features:
         self.plain_bernoulli = (
             len(blocks) == 1 and type(blocks[0]) is Bernoulli and blocks[0].weight == 1.0
         )
+        #: How many features cost the square of a difference; see `Family.curvature`.
+        self.comparable = sum(b.width for b in blocks if b.curvature is not None)
         #: An allowed target element [F] to stand where there is none; None if it is all zeros.
         self.blank: Tensor | None = None
         if any(block.blank != 0.0 for block in blocks):
@@ -158,17 +178,36 @@ class Features:
         ``logits`` [*, N, F] and ``target`` [*, M, F] share type, device and leading dimensions;
         ``target_valid`` [*, M] tells which targets are real.
         """
-        parts = zip(self.blocks, self.split(logits), self.split(target), strict=True)
-        factors = [_factors(block, y, x, target_valid) for block, y, x in parts]
-        if len(factors) == 1:
-            return factors[0]
-        statistics, naturals, log_partitions, all_bases = zip(*factors, strict=True)
-        bases = [base for base in all_bases if base is not None]
+        queries, keys, log_partition, base, sharpness = self.factors(logits, target)
+        if sharpness is None:
+            return DotProduct(queries, keys, log_partition, base)
+        D = len(sharpness)
+        # Where terms cancel, they should at least be small.
+        origin = _mean_element(queries[..., :D].detach(), target_valid)
+        x, y = queries[..., :D] - origin, keys[..., :D] - origin
+        own = -(sharpness * x.square()).sum(-1)
         return DotProduct(
-            torch.cat(statistics, dim=-1),
-            torch.cat(naturals, dim=-1),
+            torch.cat([x, queries[..., D:]], dim=-1),
+            torch.cat([2 * sharpness * y, keys[..., D:]], dim=-1),
+            log_partition + (sharpness * y.square()).sum(-1),
+            own if base is None else own + base,
+        )
+
+    def factors(self, logits: Tensor, target: Tensor) -> Factors:
+        """What the pairwise engine computes scores from; arguments as of `dot_product`."""
+        parts = zip(self.blocks, self.split(logits), self.split(target), strict=True)
+        found = sorted((_factors(*part) for part in parts), key=lambda f: f.sharpness is None)
+        if len(found) == 1:
+            return found[0]
+        queries, keys, log_partitions, all_bases, all_sharpness = zip(*found, strict=True)
+        bases = [base for base in all_bases if base is not None]
+        compared = [sharpness for sharpness in all_sharpness if sharpness is not None]
+        return Factors(
+            torch.cat(queries, dim=-1),
+            torch.cat(keys, dim=-1),
             torch.stack(log_partitions).sum(0),
             torch.stack(bases).sum(0) if bases else None,
+            torch.cat(compared) if compared else None,
         )
 
     def _each(self, elements: Tensor, change: Callable[[Family, Tensor], Tensor]) -> Tensor:
@@ -177,18 +216,23 @@ class Features:
         return torch.cat([change(block, part) for block, part in parts], dim=-1)
 
 
-def _factors(block: Family, logits: Tensor, target: Tensor, valid: Tensor | None) -> DotProduct:
+def _factors(block: Family, logits: Tensor, target: Tensor) -> Factors:
     """Those of one block, with its weight."""
-    if block.centred:
-        origin = _mean_element(target.detach(), valid)
-        target, logits = target - origin, logits - origin
+    statistic = block.statistic(target)
+    if block.curvature is not None:
+        location = block.location(logits)
+        sharpness = location.new_full(location.shape[-1:], block.weight * block.curvature)
+        return Factors(
+            statistic, location, location.new_zeros(location.shape[:-1]), None, sharpness
+        )
     natural, log_partition = block.natural(logits)
     base = block.base(target)
-    return DotProduct(
-        block.statistic(target),
+    return Factors(
+        statistic,
         _times(block.weight, natural),
         _times(block.weight, log_partition),
         None if base is None else _times(block.weight, base),
+        None,
     )
 
 

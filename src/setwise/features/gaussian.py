@@ -24,11 +24,13 @@ class Gaussian(Family):
 
     scale: float = 1.0
 
-    centred = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive("Gaussian", "scale", self.scale)
+
+    @property
+    def curvature(self) -> float:
+        return 1 / (2 * self.scale**2)
 
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         return logits / self.scale**2, logits.square().sum(-1) / (2 * self.scale**2)

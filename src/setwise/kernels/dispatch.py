@@ -1,7 +1,8 @@
 """Which engine serves a call, decided from the tensors of that call.
 
 Legend: B sets, M queries, N keys, F features. A score is ``queries_i . keys_j + bias_j``; every
-query has at least one key whose bias is finite.
+query has at least one key whose bias is finite. With a ``sharpness`` [D] the first D features are
+compared, not multiplied; see `reference`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from setwise.kernels import operators, reference
+from setwise.kernels import operators, reference, trees
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
 
-Engine = Literal["reference", "chunked", "triton"]
+Engine = Literal["reference", "chunked", "trees", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
 
@@ -36,6 +37,10 @@ NO_TRITON = (
 # Up to this many scores the dense engine is at least as fast (benchmarks/losses_cpu.py) and its
 # memory is of no account.
 DENSE_SCORES = 2**20
+
+# A GPU compares one feature after the other, while its tensor cores multiply many at once.
+# Coordinates are few; more features than these are taken for those of an embedding.
+MOST_COMPARED = 16
 
 
 def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
@@ -55,18 +60,41 @@ def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
     return "reference" if scores <= DENSE_SCORES else "chunked"
 
 
+def compares(impl: Impl, target: Tensor, logits: Tensor, features: int) -> bool:
+    """Whether so many features of an element, all that can be compared, are; else multiplied.
+
+    What is multiplied is centred first; what is compared need not be.
+    """
+    return features <= MOST_COMPARED or choose(impl, target, logits) != "triton"
+
+
 def logsumexp(
-    queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl, skip_negligible: bool
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    impl: Impl,
+    skip_negligible: bool,
+    sharpness: Tensor | None = None,
 ) -> Tensor:
     """``logsumexp_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M].
 
-    With ``skip_negligible`` the backward pass may leave out tiles; see `triton.skipping`.
+    With ``skip_negligible`` the backward pass may leave out tiles, see `triton.skipping`, and pairs
+    may be left out altogether, see `trees`.
     """
     engine = choose(impl, queries, keys)
+    by_trees = impl == "auto" and skip_negligible and _eager()
+    by_trees = by_trees and trees.suit(queries, keys, sharpness)
+    sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
+        if by_trees and sharpness is not None:
+            found = trees.logsumexp(queries, keys, bias, sharpness)
+            if found is not None:
+                return found
         if engine == "reference":
-            return reference.logsumexp(queries, keys, bias)
-        return operators.differentiable_logsumexp(queries, keys, bias, engine, skip_negligible)
+            return reference.logsumexp(queries, keys, bias, sharpness)
+        return operators.differentiable_logsumexp(
+            queries, keys, bias, engine, skip_negligible, sharpness
+        )
 
 
 def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | None:
@@ -74,7 +102,7 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
 
     Shortcuts are for eager PyTorch: compilers and transforms see the general operators.
     """
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if not _eager():
         return None
     engine = choose(impl, target, logits)
     return None if engine == "chunked" else engine
@@ -104,19 +132,33 @@ def bernoulli_set_cross_entropy(
     )
 
 
-def argmax(queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl) -> Tensor:
+def argmax(
+    queries: Tensor, keys: Tensor, bias: Tensor, impl: Impl, sharpness: Tensor | None = None
+) -> Tensor:
     """``argmax_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M]; not differentiable."""
     engine = choose(impl, queries, keys)
+    if impl == "auto" and trees.suit(queries, keys, sharpness):
+        engine = "trees"
     queries, keys, bias = queries.detach(), keys.detach(), bias.detach()
+    sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
         if engine == "reference":
-            return reference.argmax(queries, keys, bias)
-        return operators.argmax(queries, keys, bias, engine)
+            return reference.argmax(queries, keys, bias, sharpness)
+        return operators.argmax(queries, keys, bias, engine, sharpness)
 
 
-def scores(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+def scores(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None = None) -> Tensor:
     """Every ``score_ij``, for reductions that cannot do without: [B, M, N]."""
-    return reference.scores(queries, keys, bias)
+    return reference.scores(queries, keys, bias, _of_each_set(sharpness, queries))
+
+
+def _eager() -> bool:
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+
+
+def _of_each_set(sharpness: Tensor | None, queries: Tensor) -> Tensor | None:
+    """[D] -> [B, D]: operators are mapped over whatever begins with B."""
+    return None if sharpness is None else sharpness.expand(len(queries), -1)
 
 
 def _triton_version() -> tuple[int, ...] | None:

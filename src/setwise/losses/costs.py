@@ -2,9 +2,9 @@
 
 Legend: B sets, N outputs, M targets, F features.
 
-The engine works on scores in dot-product form. Where a reduction picks single pairs (a nearest
-output, a matching), the engine only finds them; their cost is then evaluated on the pairs alone,
-which is exact where the dot product cancels and differentiable to any order.
+The engine works on scores, dot products and squares of differences. Where a reduction picks single
+pairs (a nearest output, a matching), the engine only finds them; their cost is then evaluated on
+the pairs alone, which is exact where a dot product cancels and differentiable to any order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from setwise.arguments import Sets, reduce_sets
-from setwise.features import DotProduct
+from setwise.features import Factors
 from setwise.kernels import dispatch
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
@@ -58,11 +58,13 @@ def _soft_scores(
     sets: Sets, temperature: float | Tensor, impl: Impl, skip_negligible: bool
 ) -> Tensor:
     """``t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
-    factors = _factors(sets)
-    natural, bias = factors.natural, _barred(-factors.log_partition, sets.output_valid)
+    factors = _factors(sets, impl)
+    keys, bias = factors.keys, _barred(-factors.log_partition, sets.output_valid)
+    sharpness = factors.sharpness
     if not _is_one(temperature):
-        natural, bias = natural / temperature, bias / temperature
-    scores = dispatch.logsumexp(factors.statistic, natural, bias, impl, skip_negligible)
+        keys, sharpness = _cooled(keys, sharpness, temperature)
+        bias = bias / temperature
+    scores = dispatch.logsumexp(factors.queries, keys, bias, impl, skip_negligible, sharpness)
     if not _is_one(temperature):
         scores = scores * temperature
     if factors.base is not None:
@@ -75,22 +77,34 @@ def _is_one(temperature: float | Tensor) -> bool:
     return not isinstance(temperature, Tensor) and temperature == 1.0
 
 
+def _cooled(
+    keys: Tensor, sharpness: Tensor | None, temperature: float | Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Scores over the temperature; locations are not divided, for they are to be compared."""
+    if sharpness is None:
+        return keys / temperature, None
+    D = len(sharpness)
+    if keys.shape[-1] == D:
+        return keys, sharpness / temperature
+    return torch.cat([keys[..., :D], keys[..., D:] / temperature], -1), sharpness / temperature
+
+
 def nearest_output_costs(sets: Sets, impl: Impl) -> Tensor:
     """``min_j H_ij`` of each target [B, M]; 0 for targets that are not valid."""
     with torch.no_grad():
-        factors = _factors(sets)
+        factors = _factors(sets, impl)
         bias = _barred(-factors.log_partition, sets.output_valid)
-        nearest = dispatch.argmax(factors.statistic, factors.natural, bias, impl)
+        nearest = dispatch.argmax(factors.queries, factors.keys, bias, impl, factors.sharpness)
     return matched_costs(sets, nearest)
 
 
 def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
     """``min_i H_ij`` of each output [B, N]; 0 for outputs that are not valid."""
     with torch.no_grad():
-        factors = _factors(sets)
-        base = factors.statistic.new_zeros(()) if factors.base is None else factors.base
-        bias = _barred(base.expand(factors.statistic.shape[:2]), sets.target_valid)
-        nearest = dispatch.argmax(factors.natural, factors.statistic, bias, impl)
+        factors = _factors(sets, impl)
+        base = factors.queries.new_zeros(()) if factors.base is None else factors.base
+        bias = _barred(base.expand(factors.queries.shape[:2]), sets.target_valid)
+        nearest = dispatch.argmax(factors.keys, factors.queries, bias, impl, factors.sharpness)
     with no_autocast(sets.logits):
         costs = sets.features.cost(sets.logits, gather_elements(sets.target, nearest))
     return _zero_unless(sets.output_valid, costs)
@@ -105,9 +119,11 @@ def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
 
 def pairwise_costs(sets: Sets) -> Tensor:
     """``H_ij`` of all pairs, [B, M, N], in full."""
-    factors = _factors(sets)
+    factors = _factors(sets, "reference")
     with no_autocast(sets.logits):
-        costs = -dispatch.scores(factors.statistic, factors.natural, -factors.log_partition)
+        costs = -dispatch.scores(
+            factors.queries, factors.keys, -factors.log_partition, factors.sharpness
+        )
     return costs if factors.base is None else costs - factors.base.unsqueeze(-1)
 
 
@@ -156,9 +172,12 @@ def _target_weights(sets: Sets) -> Tensor:
     return weighted(sets, sets.masks()[0].to(sets.compute_dtype()))
 
 
-def _factors(sets: Sets) -> DotProduct:
+def _factors(sets: Sets, impl: Impl) -> Factors:
+    features, call = sets.features, (sets.logits, sets.target)
     with no_autocast(sets.logits):
-        return sets.features.dot_product(sets.logits, sets.target, sets.target_valid)
+        if dispatch.compares(impl, sets.target, sets.logits, features.comparable):
+            return features.factors(*call)
+        return Factors(*features.dot_product(*call, sets.target_valid), sharpness=None)
 
 
 def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag
+from setwise.arguments import Reduction, check_call, check_choice, check_flag, require_dense
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import set_cross_entropies
+
+# Temperatures that are allowed, the least and the greatest.
+RANGE = 1e-6, 1e6
 
 
 def set_cross_entropy(
@@ -81,20 +84,32 @@ def set_cross_entropy(
 
 def _check_temperature(temperature: float | Tensor) -> float | Tensor:
     if isinstance(temperature, Tensor):
+        require_dense("temperature", temperature)
         if temperature.dim() or not temperature.is_floating_point():
             raise ValueError(
                 f"temperature: a tensor must hold one floating-point number and no dimension, got "
                 f"shape {tuple(temperature.shape)} of {temperature.dtype}"
             )
         if temperature.device.type == "cpu" and not torch.compiler.is_compiling():
-            _check_temperature(temperature.item())
+            _require_in_range(
+                temperature.item(), *(_rounded(limit, temperature) for limit in RANGE)
+            )
         return temperature
     # As a tuple: torch.compile of PyTorch 2.8 knows no union.
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise TypeError(f"temperature: expected a number, got {type(temperature).__name__}")
-    if not 1e-6 <= temperature <= 1e6:
+    _require_in_range(temperature, *RANGE)
+    return float(temperature)
+
+
+def _require_in_range(temperature: float, low: float, high: float) -> None:
+    if not low <= temperature <= high:
         raise ValueError(
             f"temperature: must lie between 1e-6 and 1e6, got {temperature!r}; its limit at 0 is M "
             f"times set_average"
         )
-    return float(temperature)
+
+
+def _rounded(limit: float, like: Tensor) -> float:
+    """As a tensor of that type holds it, in float32 a little less; float16 has no 1e6."""
+    return min(torch.tensor(limit, dtype=like.dtype).item(), torch.finfo(like.dtype).max)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from setwise.arguments import REDUCTIONS, Reduction, check_choice, reduce_sets
+from setwise.arguments import REDUCTIONS, Reduction, check_choice, reduce_sets, require_dense
 
 
 def cardinality_error(
@@ -24,6 +24,7 @@ def cardinality_error(
     for name, valid in (("input_valid", input_valid), ("target_valid", target_valid)):
         if not isinstance(valid, Tensor):
             raise TypeError(f"{name}: expected a boolean tensor, got {type(valid).__name__}")
+        require_dense(name, valid)
         if valid.dtype != torch.bool:
             raise TypeError(f"{name}: expected a boolean tensor, got {valid.dtype}")
         if valid.dim() < 1:

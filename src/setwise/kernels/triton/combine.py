@@ -15,35 +15,44 @@ from setwise.kernels.triton.weights import (
     finite_max,
     logarithm,
     lse_for_backward,
+    store_terms,
     weighted_sum,
 )
 
 
 @triton.jit
 def logsumexp(
-    PARTIAL, WEIGHT, CENTRE, LSE, LOSS, M, batch, splits, factor,
-    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr, BASE_2: tl.constexpr,
-    BLOCK: tl.constexpr,
+    PARTIAL, WEIGHT, CENTRE, LSE, LOSS, TERMS, M, batch, splits, factor,
+    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr, TERMED: tl.constexpr,
+    BASE_2: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """``LSE[b, i] = logsumexp_split PARTIAL[split, b, i]``.
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
     that is summed has CENTRE[b] added to it; LSE is then for gradients, see `lse_for_backward`.
-    With BASE_2 PARTIAL and LSE are in bits.
+    With BASE_2 PARTIAL and LSE are in bits. With TERMED, PARTIAL holds the TERMS of all splits,
+    [split, b, 2, i]; those of the whole are stored, and the LSE in natural units.
     """
     blocks = tl.cdiv(M, BLOCK)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     i = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     top = tl.full([BLOCK], float("-inf"), tl.float32)
+    rows = 2 * M if TERMED else M
     for split in range(0, splits):
-        partial = tl.load(PARTIAL + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
+        partial = tl.load(PARTIAL + (split * batch + b) * rows + i, mask=i < M, other=float("-inf"))
         top = tl.maximum(top, partial)
     anchor = finite_max(top)
     total = tl.zeros([BLOCK], tl.float32)
     for split in range(0, splits):
-        partial = tl.load(PARTIAL + (split * batch + b) * M + i, mask=i < M, other=float("-inf"))
-        total += exponential(partial - anchor, BASE_2)
+        here = PARTIAL + (split * batch + b) * rows + i
+        below = tl.load(here, mask=i < M, other=float("-inf")) - anchor
+        if TERMED:
+            below += tl.load(here + M, mask=i < M, other=0.0)
+        total += exponential(below, BASE_2)
     lse = anchor + logarithm(total, BASE_2)
+    if TERMED:
+        store_terms(TERMS + b * 2 * M, anchor, logarithm(total, BASE_2), i, M)
+        lse = lse * LN_2 if BASE_2 else lse
     if SUMMED:
         centre = tl.load(CENTRE + b) if CENTRED else 0.0
         nats = lse * LN_2 if BASE_2 else lse

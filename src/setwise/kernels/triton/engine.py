@@ -1,4 +1,4 @@
-"""The Triton engine: kernels as functions of tensors, without autograd, as in `chunked`.
+"""The loops of the Triton engine over score matrices, and those of plain Bernoulli elements.
 
 Legend: B sets, M queries, N keys, F features. A score is ``queries_i . keys_j + bias_j``. A program
 keeps some rows of the score matrix and loops over its columns. Rows are queries; for a gradient to
@@ -9,7 +9,6 @@ Sums are always formed in the same order, so the same call gives the same bits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -35,22 +34,7 @@ IncomingGrad = tuple[Tensor | None, int, float]
 Total = tuple[Tensor, Tensor]
 
 
-def logsumexp(
-    queries: Tensor, keys: Tensor, bias: Tensor, record: bool
-) -> tuple[Tensor, Tensor | None]:
-    """``logsumexp_j score_ij`` in float32, shape [B, M].
-
-    To ``record`` also gives, where it pays to skip tiles in the backward pass, the peaks that
-    `skipping` knows them by.
-    """
-    queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
-    precision = matmul_precision.dot_precision(queries.dtype)
-    operands = prepare_operands(queries, keys, precision, rows_are_keys=False)
-    lse, peaks, _ = _logsumexp(queries, keys, bias, record, precision, operands)
-    return lse, peaks
-
-
-def _logsumexp(
+def logsumexp_loop(
     queries: Tensor,
     keys: Tensor,
     bias: Tensor,
@@ -61,12 +45,15 @@ def _logsumexp(
     factor: float | None = None,
     centre: Tensor | None = None,
     base_2: bool = False,
+    terms: Tensor | None = None,
+    sharpness: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Logsumexp [B, M] and peaks, as in `logsumexp`; queries are the rows of the ``operands``.
+    """Logsumexp [B, M] and peaks, see `operations`; queries are the rows of the ``operands``.
 
     With a ``factor`` also ``factor sum_i weight_i (lse_i + centre)`` of some queries each, [B,
     blocks]; the ``centre`` [B] is 0 if there is none. The logsumexp is then for gradients, see
-    `weights.lse_for_backward`. With ``base_2`` logsumexp and peaks are in bits.
+    `weights.lse_for_backward`. With ``base_2`` logsumexp and peaks are in bits. ``terms`` are where
+    those of `operations.logsumexp` go.
     """
     (B, M, F), N = queries.shape, keys.shape[1]
     peaks = None
@@ -74,78 +61,51 @@ def _logsumexp(
     if shape is not None:
         peaks = torch.empty(shape, device=queries.device)
     launch, grid, _, splits, per_split, *_ = plans.logsumexp(
-        queries.device, B, M, N, F, *_width_and_type(operands, queries, precision), precision,
+        queries.device, B, M, N, F, *width_and_type(operands, queries, precision), precision,
         peaks is not None, factor is not None, weight is not None, centre is not None, base_2,
+        terms is not None, 0 if sharpness is None else sharpness.shape[1],
     )  # fmt: skip
     lse = torch.empty((B, M) if splits == 1 else (splits, B, M), device=queries.device)
+    partial = terms
+    if terms is not None and splits > 1:
+        partial = torch.empty(splits, B, 2, M, device=queries.device)
+    told = lse if partial is None else partial
     sums = None
     if factor is not None and splits == 1:
         sums = torch.empty(B, grid[0] // B, device=queries.device)
     multiplier = 0.0 if factor is None else factor
     weights, centres = lse if weight is None else weight, lse if centre is None else centre
     tail = (per_split, B, multiplier)
+    elements: tuple[Tensor, ...]
     if F <= points.MAX_FEATURES:
-        tensors = (queries, operands.columns, bias, lse, weights, lse if sums is None else sums)
-        launch(grid, tensors, (M, N, operands.columns.shape[2], *tail))
+        elements = queries, operands.columns
+        options = (weights, lse if sums is None else sums, lse if sharpness is None else sharpness)
+        launch(
+            grid, (*elements, bias, lse, *options, told), (M, N, operands.columns.shape[2], *tail)
+        )
     else:
         recorded = lse if peaks is None else peaks
         options = (weights, centres, lse if sums is None else sums)
         elements = operands.rows, operands.columns, operands.not_bf16
-        launch(grid, (*elements, bias, lse, recorded, *options), (M, N, *tail))
+        launch(grid, (*elements, bias, lse, recorded, *options, told), (M, N, *tail))
     if splits == 1:
         return lse, peaks, sums
+    in_bits = base_2 or (terms is not None and F <= points.MAX_FEATURES)
     launch, grid = plans.combine_logsumexp(
-        B, M, factor is not None, weight is not None, centre is not None, base_2
+        B, M, factor is not None, weight is not None, centre is not None, in_bits, terms is not None
     )
     whole = torch.empty(B, M, device=queries.device)
     if factor is not None:
         sums = torch.empty(B, grid[0] // B, device=queries.device)
     launch(
-        grid, (lse, weights, centres, whole, whole if sums is None else sums),
+        grid,
+        (
+            lse if partial is None else partial, weights, centres, whole,
+            whole if sums is None else sums, whole if terms is None else terms,
+        ),
         (M, B, splits, multiplier),
     )  # fmt: skip
     return whole, peaks, sums
-
-
-def logsumexp_backward(
-    grad: Tensor,
-    queries: Tensor,
-    keys: Tensor,
-    bias: Tensor,
-    lse: Tensor,
-    peaks: Tensor | None,
-    need_queries: bool,
-    need_keys: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients to queries, keys and bias; what is not needed comes back without elements."""
-    grad, queries, keys, bias, lse = (t.contiguous() for t in (grad, queries, keys, bias, lse))
-    lse = lse.masked_fill(lse == -math.inf, math.inf)  # see `weights.lse_for_backward`
-    incoming = (None, 0, 1.0)
-    # The gradient of the bias comes from the same loop as that of the keys, and is always wanted.
-    d_keys, d_bias = gradients(
-        keys, queries, bias, lse, incoming, rows_are_keys=True, weight=grad, peaks=peaks
-    )
-    d_queries = queries[:, :0].clone()
-    if need_queries:
-        d_queries, _ = gradients(
-            queries, keys, lse, bias, incoming, rows_are_keys=False, weight=grad, peaks=peaks
-        )
-    return d_queries, d_keys if need_keys else keys[:, :0].clone(), d_bias
-
-
-def argmax(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
-    """``argmax_j score_ij``, shape [B, M]."""
-    queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
-    (B, M, F), N = queries.shape, keys.shape[1]
-    index = torch.empty(B, M, dtype=torch.long, device=queries.device)
-    precision = matmul_precision.dot_precision(queries.dtype)
-    operands = prepare_operands(queries, keys, precision, rows_are_keys=False)
-    launch, grid = plans.argmax(
-        queries.device, B, M, N, F, *_width_and_type(operands, queries, precision), precision
-    )
-    last = operands.columns.shape[2] if F <= points.MAX_FEATURES else B
-    launch(grid, (operands.rows, operands.columns, bias, index), (M, N, last))
-    return index
 
 
 class BernoulliForward(NamedTuple):
@@ -183,7 +143,7 @@ def bernoulli_forward(
     if bias.dtype == torch.float64:
         bias, centre = _centred(bias)
     base_2 = precision != "float32" and target.shape[2] > points.MAX_FEATURES
-    lse, peaks, sums = _logsumexp(
+    lse, peaks, sums = logsumexp_loop(
         target, logits, bias, record, precision, operands, weight, factor, centre, base_2
     )
     assert sums is not None
@@ -257,6 +217,8 @@ def gradients(
     operands: Operands | None = None,
     dtype: torch.dtype | None = None,
     total: Total | None = None,
+    termed: bool = False,
+    sharpness: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the rows, and of the bias if they are keys; see `matmul.gradients`.
 
@@ -267,7 +229,8 @@ def gradients(
     they have been prepared, are those of the ``precision``, by default that of
     `matmul_precision.dot_precision` now; ``dtype`` is that of the result, by default that of the
     rows. With ``sigmoid`` there is no gradient of the bias. A ``total`` of something else is formed
-    on the way.
+    on the way. Of points, the lse is ``termed`` if it is that of `operations.logsumexp`, and if
+    there is a ``sharpness`` their first features are compared.
     """
     (B, n_a, F), n_c, device = rows.shape, columns.shape[1], rows.device
     scale, scale_set, factor = incoming
@@ -279,9 +242,9 @@ def gradients(
         torch.sum(total[0], dim=(0, 1), out=total[1])
         total = None
     plan = plans.gradients(
-        device, B, n_a, n_c, F, *_width_and_type(operands, rows, precision), precision,
+        device, B, n_a, n_c, F, *width_and_type(operands, rows, precision), precision,
         rows_are_keys, sigmoid, scale is None, weight is not None, peaks is not None, base_2,
-        total is not None,
+        total is not None, termed, 0 if sharpness is None else sharpness.shape[1],
     )  # fmt: skip
     splits, panels = plan.splits, plan.panels
     result = torch.empty(B, n_a, F, device=device, dtype=dtype)
@@ -302,7 +265,9 @@ def gradients(
     firsts: Iterable[int] = (0,)
     if F <= points.MAX_FEATURES:
         plan.launch(
-            plan.grid, (rows, operands.columns, *terms, *written, *sums),
+            plan.grid,
+            (rows, operands.columns, *terms, *written, *sums,
+             unread if sharpness is None else sharpness),
             (n_a, n_c, operands.columns.shape[2], *tail, parts),
         )  # fmt: skip
     else:
@@ -332,9 +297,7 @@ def _is_totalled(parts: Tensor, F: int) -> bool:
     return parts.numel() <= MAX_PARTS and F <= MAX_FEATURES_AT_ONCE
 
 
-def _width_and_type(
-    operands: Operands, elements: Tensor, precision: str
-) -> tuple[int, torch.dtype]:
+def width_and_type(operands: Operands, elements: Tensor, precision: str) -> tuple[int, torch.dtype]:
     """The padded number of features, and the type that `elements` are multiplied in."""
     width, dtype = operands.rows.shape[-1], operands.rows.dtype
     return width, elements.dtype if precision == "float32" else dtype

@@ -24,6 +24,7 @@ from setwise.kernels.triton.weights import (
     rounded_weights,
     set_grad,
     store_gradient,
+    store_terms,
     store_total,
     term,
     weighted_sum,
@@ -41,10 +42,12 @@ MIN_COLUMNS = tl.constexpr(16)
 
 @triton.jit
 def logsumexp(
-    Q, K, NOT_BF16, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, M, N, keys_per_split, batch, factor,
+    Q, K, NOT_BF16, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, TERMS,
+    M, N, keys_per_split, batch, factor,
     RECORDED: tl.constexpr, SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr, BASE_2: tl.constexpr,
+    TERMED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr,
+    BASE_2: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
@@ -53,6 +56,7 @@ def logsumexp(
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
     that is summed has CENTRE[b] added to it; LSE is then for gradients, see `lse_for_backward`.
+    With TERMED, TERMS [split, b, 2, i] gets the LSE and what was lost when it was rounded.
 
     EVEN says that no tile reaches beyond the last key. With BASE_2, LSE and PEAKS are in bits (LOSS
     is not), which takes one operation less for each pair.
@@ -82,6 +86,8 @@ def logsumexp(
         )  # fmt: skip
     lse = top + logarithm(total, BASE_2)
     i = block * BLOCK_A + tl.arange(0, BLOCK_A)
+    if TERMED:
+        store_terms(TERMS + (split * batch + b) * 2 * M, top, logarithm(total, BASE_2), i, M)
     if SUMMED:
         centre = tl.load(CENTRE + b) if CENTRED else 0.0
         nats = lse * LN_2 if BASE_2 else lse
@@ -331,15 +337,9 @@ def _gradients(
             p_high, p_middle, p_low = split_bf16x3(p, True)
             sums += dot_bf16x6(p_high, p_middle, p_low, c_high, c_middle, c_low, C_IS_BF16)
             if HALVES == 2:
+                EVEN_HALVES: tl.constexpr = F_PADDED % (2 * BLOCK_D) == 0
                 c_high, c_middle, c_low = tiles(
-                    C,
-                    c,
-                    d + BLOCK_D,
-                    c_ok,
-                    stride_c,
-                    F_PADDED,
-                    F_PADDED % (2 * BLOCK_D) == 0,
-                    C_IS_BF16,
+                    C, c, d + BLOCK_D, c_ok, stride_c, F_PADDED, EVEN_HALVES, C_IS_BF16
                 )
                 upper += dot_bf16x6(p_high, p_middle, p_low, c_high, c_middle, c_low, C_IS_BF16)
         else:

@@ -44,8 +44,8 @@ def prepare_operands(
     """
     F = rows.shape[2]
     if F <= points.MAX_FEATURES:
-        transposed = _transposed(columns)
-        return Operands(rows, transposed, transposed, transposed)
+        across = transposed(columns)
+        return Operands(rows, across, across, across)
     if precision == "float32":
         queries, keys = (columns, rows) if rows_are_keys else (rows, columns)
         queries, keys, not_bf16 = bf16x3_parts(queries, keys)
@@ -112,11 +112,11 @@ def bf16x3_parts(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return q_parts, k_parts, not_bf16
 
 
-def _transposed(elements: Tensor) -> Tensor:
+def transposed(elements: Tensor) -> Tensor:
     """Elements [B, n, F] as [B, F, n] of float32, n padded so that wide loads stay aligned."""
     B, n, F = elements.shape
     if n % 16 == 0 and elements.dtype == torch.float32:
         return elements.mT.contiguous()
-    transposed = torch.empty(B, F, 16 * blocks_in(n, 16), device=elements.device)
-    transposed[:, :, :n] = elements.mT
-    return transposed
+    result = torch.empty(B, F, 16 * blocks_in(n, 16), device=elements.device)
+    result[:, :, :n] = elements.mT
+    return result

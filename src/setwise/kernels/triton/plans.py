@@ -169,6 +169,8 @@ def logsumexp(
     weighted: bool,
     centred: bool,
     base_2: bool,
+    termed: bool = False,
+    compared: int = 0,
 ) -> TiledPlan:
     """For the loop of queries over keys; if it is split, a sum over queries is left to `combine`.
 
@@ -187,11 +189,12 @@ def logsumexp(
     even = N % tiles.c == 0
     if F <= points.MAX_FEATURES:
         kernel = points.logsumexp
-        constants |= {"F": F, **blocks, "STAGES": tiles.stages, "EVEN": even}
+        constants |= {"TERMED": termed, "F": F, "D": compared, **blocks}
+        constants |= {"STAGES": tiles.stages, "EVEN": even}
     else:
         kernel = matmul.logsumexp
         constants = {"RECORDED": recorded, **constants, "CENTRED": summed and centred}
-        constants |= {"F": f_padded, **blocks, "BLOCK_F": tiles.f}
+        constants |= {"TERMED": termed, "F": f_padded, **blocks, "BLOCK_F": tiles.f}
         constants |= {"PEAK_KEYS": peak_keys, "PRECISION": precision}
         constants |= {"EVEN": even, "BASE_2": base_2}
     launch = launcher(kernel, constants, tiles.warps, tiles.stages)
@@ -200,10 +203,16 @@ def logsumexp(
 
 @_cached
 def combine_logsumexp(
-    B: int, M: int, summed: bool, weighted: bool, centred: bool, base_2: bool
+    B: int,
+    M: int,
+    summed: bool,
+    weighted: bool,
+    centred: bool,
+    base_2: bool,
+    termed: bool = False,
 ) -> Plan:
     constants: dict[str, Any] = {"SUMMED": summed, "WEIGHTED": summed and weighted}
-    constants |= {"CENTRED": summed and centred, "BASE_2": base_2, "BLOCK": 256}
+    constants |= {"CENTRED": summed and centred, "TERMED": termed, "BASE_2": base_2, "BLOCK": 256}
     return Plan(launcher(combine.logsumexp, constants, 4, 1), (blocks_in(M, 256) * B, 1, 1))
 
 
@@ -235,13 +244,16 @@ def argmax(
     f_padded: int,
     dtype: torch.dtype,
     precision: str,
+    compared: int = 0,
 ) -> Plan:
     tiles = argmax_tiles(M, N, F, dtype, precision, shared_memory(device))
-    constants: dict[str, Any] = {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
-    kernel = points.argmax
-    if F > points.MAX_FEATURES:
+    constants: dict[str, Any] = {"BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+    if F <= points.MAX_FEATURES:
+        kernel = points.argmax
+        constants = {"F": F, "D": compared, **constants}
+    else:
         kernel = matmul.argmax
-        constants |= {"F": f_padded, "BLOCK_F": tiles.f, "PRECISION": precision}
+        constants = {"F": f_padded, **constants, "BLOCK_F": tiles.f, "PRECISION": precision}
     launch = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Plan(launch, (blocks_in(M, tiles.a) * B, 1, 1))
 
@@ -263,6 +275,8 @@ def gradients(
     listed: bool,
     base_2: bool,
     totalled: bool,
+    termed: bool = False,
+    compared: int = 0,
 ) -> TiledPlan:
     """For the loop of n_a rows, which get a gradient, over n_c columns.
 
@@ -287,7 +301,8 @@ def gradients(
     launch: Launcher | LaunchSequence
     even = n_c % tiles.c == 0
     if F <= points.MAX_FEATURES:
-        constants |= {"F": F, "BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
+        constants |= {"TERMED": termed, "F": F, "D": compared}
+        constants |= {"BLOCK_A": tiles.a, "BLOCK_C": tiles.c}
         constants |= {"STAGES": tiles.stages, "EVEN": even}
         launch = launcher(points.gradients, constants, tiles.warps, tiles.stages)
     else:

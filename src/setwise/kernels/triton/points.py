@@ -21,6 +21,7 @@ from setwise.kernels.triton.weights import (
     lse_for_backward,
     query_grad,
     set_grad,
+    store_terms,
     store_total,
     term,
     weighted_sum,
@@ -30,10 +31,14 @@ MAX_FEATURES = 4
 
 
 @triton.jit
-def _row_feature(A, a, a_ok, f: tl.constexpr, F: tl.constexpr):
-    """Feature f of the rows in units of log 2. Loaded before a loop: loads are not hoisted."""
+def _row_feature(A, a, a_ok, f: tl.constexpr, F: tl.constexpr, D: tl.constexpr):
+    """Feature f of the rows, in units of log 2 unless it is compared or is that of a key.
+
+    D says of how many features that holds. Loaded before a loop: loads are not hoisted.
+    """
     if f < F:
-        return tl.load(A + a * F + f, mask=a_ok, other=0.0).to(tl.float32) * LOG2_E
+        feature = tl.load(A + a * F + f, mask=a_ok, other=0.0).to(tl.float32)
+        return feature if f < D else feature * LOG2_E
     return tl.zeros([a.shape[0]], tl.float32)
 
 
@@ -46,54 +51,78 @@ def _feature(C, c, c_ok, f: tl.constexpr, F: tl.constexpr, stride):
 
 
 @triton.jit
-def _scores(start, a0, a1, a2, a3, c0, c1, c2, c3, F: tl.constexpr):
-    """``start + sum_f a_f c_f``, shape [rows, columns]."""
-    s = start + a0[:, None] * c0[None, :]
+def _sharpness(SHARPNESS, f: tl.constexpr, D: tl.constexpr):
+    """That of feature f of a set, of which D are compared; 0 if it is multiplied."""
+    if f < D:
+        return tl.load(SHARPNESS + f)
+    return tl.zeros([], tl.float32)
+
+
+@triton.jit
+def _add_feature(s, a, c, sharpness, f: tl.constexpr, D: tl.constexpr):
+    """The share of feature f; of a pair it is the same, to the bit, whichever is the row."""
+    if f < D:
+        apart = a[:, None] - c[None, :]
+        return s - (sharpness * LOG2_E * apart) * apart
+    else:
+        return s + a[:, None] * c[None, :]
+
+
+@triton.jit
+def _scores(
+    start, a0, a1, a2, a3, c0, c1, c2, c3, w0, w1, w2, w3, F: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
+    """``start + sum_f a_f c_f``, shape [rows, columns]; the first D features are compared."""
+    s = _add_feature(start, a0, c0, w0, 0, D)
     if F > 1:
-        s += a1[:, None] * c1[None, :]
+        s = _add_feature(s, a1, c1, w1, 1, D)
     if F > 2:
-        s += a2[:, None] * c2[None, :]
+        s = _add_feature(s, a2, c2, w2, 2, D)
     if F > 3:
-        s += a3[:, None] * c3[None, :]
+        s = _add_feature(s, a3, c3, w3, 3, D)
     return s
 
 
 @triton.jit
 def _key_scores(
-    K, BIAS, j, j_ok, stride, q0, q1, q2, q3, F: tl.constexpr
+    K, BIAS, j, j_ok, stride, q0, q1, q2, q3, w0, w1, w2, w3, F: tl.constexpr, D: tl.constexpr
 ):  # fmt: skip
     """Scores of the queries and the keys j in units of log 2; -inf where there is no key."""
     bias = term(BIAS, j, j_ok, False) * LOG2_E
     k0, k1 = _feature(K, j, j_ok, 0, F, stride), _feature(K, j, j_ok, 1, F, stride)
     k2, k3 = _feature(K, j, j_ok, 2, F, stride), _feature(K, j, j_ok, 3, F, stride)
-    return _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, F)
+    return _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, w0, w1, w2, w3, F, D)
 
 
 @triton.jit
 def _total(
-    K, BIAS, anchor, start, end, stride, q0, q1, q2, q3,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
-    EVEN: tl.constexpr,
+    K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, w0, w1, w2, w3,
+    F: tl.constexpr, D: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """The sum of 2 to the power of the scores less their anchor."""
     total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     for j0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
         j = j0 + tl.arange(0, BLOCK_C)
-        s = _key_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
+        s = _key_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D)
         total += tl.exp2(s - anchor[:, None])
     return tl.sum(total, 1)
 
 
 @triton.jit
 def logsumexp(
-    Q, K, BIAS, LSE, WEIGHT, LOSS, M, N, stride, keys_per_split, batch, factor,
-    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
-    BLOCK_C: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
+    Q, K, BIAS, LSE, WEIGHT, LOSS, SHARPNESS, TERMS, M, N, stride, keys_per_split, batch, factor,
+    SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, TERMED: tl.constexpr, F: tl.constexpr,
+    D: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and LSE is for
-    gradients, see `lse_for_backward`. EVEN says that no tile reaches beyond the last key.
+    gradients, see `lse_for_backward`. EVEN says that no tile reaches beyond the last key. With
+    TERMED, TERMS [split, b, 2, i] gets the LSE in bits and what was lost when it was rounded.
+
+    The first D features are compared: they add ``-SHARPNESS[b, f] (Q[b, i, f] - K[b, j, f])^2``.
 
     A sum of exponentials need not be relative to the largest score: float32 has room for one that
     is 127 bits above the anchor. So that is the largest of some keys from all over the split. Where
@@ -104,15 +133,21 @@ def logsumexp(
     b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
     i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q0, q1 = _row_feature(Q, i, i < M, 0, F), _row_feature(Q, i, i < M, 1, F)
-    q2, q3 = _row_feature(Q, i, i < M, 2, F), _row_feature(Q, i, i < M, 3, F)
+    q0, q1 = _row_feature(Q, i, i < M, 0, F, D), _row_feature(Q, i, i < M, 1, F, D)
+    q2, q3 = _row_feature(Q, i, i < M, 2, F, D), _row_feature(Q, i, i < M, 3, F, D)
+    SHARPNESS += b * D
+    w0, w1 = _sharpness(SHARPNESS, 0, D), _sharpness(SHARPNESS, 1, D)
+    w2, w3 = _sharpness(SHARPNESS, 2, D), _sharpness(SHARPNESS, 3, D)
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
 
     j = start + tl.arange(0, BLOCK_C) * tl.maximum((end - start) // BLOCK_C, 1)
-    anchor = tl.max(_key_scores(K, BIAS, j, j < end, stride, q0, q1, q2, q3, F), 1)
+    anchor = tl.max(
+        _key_scores(K, BIAS, j, j < end, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D), 1
+    )
     total = _total(
-        K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
+        K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, w0, w1, w2, w3,
+        F, D, BLOCK_A, BLOCK_C, STAGES, EVEN,
     )  # fmt: skip
     # The key that the anchor is of adds 1. Else there is none, or another is too far ahead of it.
     sound = ((total > 0.5) & (total < float("inf"))) | (i >= M)
@@ -120,15 +155,20 @@ def logsumexp(
         best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
         for j0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
             j = j0 + tl.arange(0, BLOCK_C)
-            s = _key_scores(K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, F)
+            s = _key_scores(
+                K, BIAS, j, (j < end) | EVEN, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D
+            )
             best = tl.maximum(best, s)
         top = tl.max(best, 1)
         # Of the others as before: what a query gives does not depend on those beside it.
         anchor = tl.where(sound, anchor, finite_max(top))
         again = _total(
-            K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, F, BLOCK_A, BLOCK_C, STAGES, EVEN
+            K, BIAS, anchor, start, end, stride, q0, q1, q2, q3, w0, w1, w2, w3,
+            F, D, BLOCK_A, BLOCK_C, STAGES, EVEN,
         )  # fmt: skip
         total = tl.where(sound, total, again)
+    if TERMED:
+        store_terms(TERMS + (split * batch + b) * 2 * M, anchor, tl.log2(total), i, M)
     lse = (anchor + tl.log2(total)) * LN_2
     if SUMMED:
         summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
@@ -139,13 +179,19 @@ def logsumexp(
 
 @triton.jit(do_not_specialize=["parts"])
 def gradients(
-    A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, PARTS, TOTAL,
+    A, C, ALPHA, GAMMA, SCALE, WEIGHT, DA, DBIAS, PARTS, TOTAL, SHARPNESS,
     n_a, n_c, stride, columns_per_split, batch, scale_set, factor, parts,
     ROWS_ARE_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
-    WHOLE: tl.constexpr, TOTALLED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
-    BLOCK_C: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
+    WHOLE: tl.constexpr, TOTALLED: tl.constexpr, TERMED: tl.constexpr, F: tl.constexpr,
+    D: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of one side, whose elements A are the rows; see `matmul.gradients`."""
+    """Gradient of one side, whose elements A are the rows; see `matmul.gradients`.
+
+    With TERMED the lse is in bits, as `logsumexp` stores it, and scores are formed to the bit as
+    they were there: by queries in units of log 2, the bias first. Else the lse comes first, which
+    takes one operation less for each pair.
+    """
     if TOTALLED:
         store_total(PARTS, TOTAL, parts)
     blocks, split = tl.cdiv(n_a, BLOCK_A), tl.program_id(1)
@@ -156,9 +202,16 @@ def gradients(
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
     a_ok = a < n_a
     SIGN: tl.constexpr = 1.0 if ROWS_ARE_KEYS else -1.0
-    alpha = term(ALPHA, a, a_ok, not ROWS_ARE_KEYS) * (SIGN * LOG2_E)
-    a0, a1 = _row_feature(A, a, a_ok, 0, F), _row_feature(A, a, a_ok, 1, F)
-    a2, a3 = _row_feature(A, a, a_ok, 2, F), _row_feature(A, a, a_ok, 3, F)
+    alpha = term(ALPHA, a, a_ok, not ROWS_ARE_KEYS)
+    if ROWS_ARE_KEYS or not TERMED:
+        alpha *= SIGN * LOG2_E
+    COLUMNS_IN_BITS: tl.constexpr = TERMED and ROWS_ARE_KEYS
+    RAW: tl.constexpr = F if COLUMNS_IN_BITS else D
+    a0, a1 = _row_feature(A, a, a_ok, 0, F, RAW), _row_feature(A, a, a_ok, 1, F, RAW)
+    a2, a3 = _row_feature(A, a, a_ok, 2, F, RAW), _row_feature(A, a, a_ok, 3, F, RAW)
+    SHARPNESS += b * D
+    w0, w1 = _sharpness(SHARPNESS, 0, D), _sharpness(SHARPNESS, 1, D)
+    w2, w3 = _sharpness(SHARPNESS, 2, D), _sharpness(SHARPNESS, 3, D)
     total = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum0 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     sum1 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
@@ -166,39 +219,76 @@ def gradients(
     sum3 = tl.zeros([BLOCK_A, BLOCK_C], tl.float32)
     start = split * columns_per_split
     end = tl.minimum(start + columns_per_split, n_c)
-    for c0 in tl.range(start, end, BLOCK_C, num_stages=STAGES):
-        c = c0 + tl.arange(0, BLOCK_C)
+    for first in tl.range(start, end, BLOCK_C, num_stages=STAGES):
+        c = first + tl.arange(0, BLOCK_C)
         c_ok = (c < end) | EVEN
-        gamma = term(GAMMA, c, c_ok, ROWS_ARE_KEYS) * (-SIGN * LOG2_E)
+        gamma = term(GAMMA, c, c_ok, ROWS_ARE_KEYS)
         k0, k1 = _feature(C, c, c_ok, 0, F, stride), _feature(C, c, c_ok, 1, F, stride)
         k2, k3 = _feature(C, c, c_ok, 2, F, stride), _feature(C, c, c_ok, 3, F, stride)
-        bounds = alpha[:, None] + gamma[None, :]
-        p = tl.exp2(_scores(bounds, a0, a1, a2, a3, k0, k1, k2, k3, F))
+        if TERMED:
+            c0, c1 = _in_bits(k0, 0, D, COLUMNS_IN_BITS), _in_bits(k1, 1, D, COLUMNS_IN_BITS)
+            c2, c3 = _in_bits(k2, 2, D, COLUMNS_IN_BITS), _in_bits(k3, 3, D, COLUMNS_IN_BITS)
+            if ROWS_ARE_KEYS:
+                bias, lse = alpha[:, None], gamma[None, :]
+            else:
+                bias, lse = (gamma * LOG2_E)[None, :], alpha[:, None]
+            s = _scores(bias, a0, a1, a2, a3, c0, c1, c2, c3, w0, w1, w2, w3, F, D)
+            p = tl.exp2(s - lse)
+        else:
+            bounds = alpha[:, None] + (gamma * (-SIGN * LOG2_E))[None, :]
+            p = tl.exp2(_scores(bounds, a0, a1, a2, a3, k0, k1, k2, k3, w0, w1, w2, w3, F, D))
         if ROWS_ARE_KEYS and WEIGHTED:
             p *= query_grad(WEIGHT, c, c_ok, 1.0, WEIGHTED)[None, :]
         total += p
-        sum0 += p * k0[None, :]
+        sum0 = _add_weighted(sum0, p, a0, k0, 0, D)
         if F > 1:
-            sum1 += p * k1[None, :]
+            sum1 = _add_weighted(sum1, p, a1, k1, 1, D)
         if F > 2:
-            sum2 += p * k2[None, :]
+            sum2 = _add_weighted(sum2, p, a2, k2, 2, D)
         if F > 3:
-            sum3 += p * k3[None, :]
+            sum3 = _add_weighted(sum3, p, a3, k3, 3, D)
     weight = tl.sum(total, 1)
     if ROWS_ARE_KEYS:
         scale = tl.full([BLOCK_A], 1.0, tl.float32) * factor
     else:
         scale = query_grad(WEIGHT, a, a_ok, factor, WEIGHTED)
     DA += (split * batch + b) * n_a * F
-    _store(A, DA, tl.sum(sum0, 1), weight, scale, a, a_ok, 0, F, SIGMOID and WHOLE)
+    _store(A, DA, _turned(sum0, w0, 0, D), weight, scale, a, a_ok, 0, F, SIGMOID and WHOLE)
     if F > 1:
-        _store(A, DA, tl.sum(sum1, 1), weight, scale, a, a_ok, 1, F, SIGMOID and WHOLE)
+        _store(A, DA, _turned(sum1, w1, 1, D), weight, scale, a, a_ok, 1, F, SIGMOID and WHOLE)
     if F > 2:
-        _store(A, DA, tl.sum(sum2, 1), weight, scale, a, a_ok, 2, F, SIGMOID and WHOLE)
+        _store(A, DA, _turned(sum2, w2, 2, D), weight, scale, a, a_ok, 2, F, SIGMOID and WHOLE)
     if F > 3:
-        _store(A, DA, tl.sum(sum3, 1), weight, scale, a, a_ok, 3, F, SIGMOID and WHOLE)
+        _store(A, DA, _turned(sum3, w3, 3, D), weight, scale, a, a_ok, 3, F, SIGMOID and WHOLE)
     if ROWS_ARE_KEYS and not (SIGMOID and WHOLE):
         tl.store(DBIAS + (split * batch + b) * n_a + a, weight * scale, mask=a_ok)
+
+
+@triton.jit
+def _in_bits(feature, f: tl.constexpr, D: tl.constexpr, SCALED: tl.constexpr):
+    """A feature of the columns in units of log 2, if it is multiplied and the rows are not."""
+    if SCALED and f >= D:
+        return feature * LOG2_E
+    else:
+        return feature
+
+
+@triton.jit
+def _add_weighted(sums, p, a, c, f: tl.constexpr, D: tl.constexpr):
+    """``sums + p c``, or ``sums + p (a - c)`` of a feature that is compared."""
+    if f < D:
+        return sums + p * (a[:, None] - c[None, :])
+    else:
+        return sums + p * c[None, :]
+
+
+@triton.jit
+def _turned(sums, sharpness, f: tl.constexpr, D: tl.constexpr):
+    """The sum of all columns; of a feature that is compared, times the slope of its square."""
+    if f < D:
+        return tl.sum(sums, 1) * (-2.0 * sharpness)
+    else:
+        return tl.sum(sums, 1)
 
 
 @triton.jit
@@ -212,21 +302,24 @@ def _store(
 
 @triton.jit
 def argmax(
-    Q, K, BIAS, INDEX, M, N, stride,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
+    Q, K, BIAS, INDEX, SHARPNESS, M, N, stride,
+    F: tl.constexpr, D: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``INDEX[b, i] = argmax_j(Q[b, i] . K[b, j] + BIAS[b, j])``, the first of equals."""
     blocks = tl.cdiv(M, BLOCK_A)
     b = (tl.program_id(0) // blocks).to(tl.int64)
     Q, K, BIAS = Q + b * M * F, K + b * F * stride, BIAS + b * N
     i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q0, q1 = _row_feature(Q, i, i < M, 0, F), _row_feature(Q, i, i < M, 1, F)
-    q2, q3 = _row_feature(Q, i, i < M, 2, F), _row_feature(Q, i, i < M, 3, F)
+    q0, q1 = _row_feature(Q, i, i < M, 0, F, D), _row_feature(Q, i, i < M, 1, F, D)
+    q2, q3 = _row_feature(Q, i, i < M, 2, F, D), _row_feature(Q, i, i < M, 3, F, D)
+    SHARPNESS += b * D
+    w0, w1 = _sharpness(SHARPNESS, 0, D), _sharpness(SHARPNESS, 1, D)
+    w2, w3 = _sharpness(SHARPNESS, 2, D), _sharpness(SHARPNESS, 3, D)
     best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
     where = tl.zeros([BLOCK_A, BLOCK_C], tl.int32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
-        s = _key_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, F)
+        s = _key_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D)
         s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
         better = s > best
         best = tl.where(better, s, best)

@@ -72,6 +72,19 @@ def lse_for_backward(lse):
 
 
 @triton.jit
+def store_terms(TERMS, top, above, i, M):
+    """``top + above`` of M queries, rounded, and what was lost by that: the two rows of TERMS.
+
+    A sum of large and small, as of a score and a logarithm; Dekker, "A floating-point technique for
+    extending the available precision" (Numerische Mathematik 1971).
+    """
+    lse = top + above
+    lost = tl.where(tl.abs(lse) < float("inf"), above - (lse - top), 0.0)
+    tl.store(TERMS + i, lse, mask=i < M)
+    tl.store(TERMS + M + i, lost, mask=i < M)
+
+
+@triton.jit
 def term(TERM, i, i_ok, LSE: tl.constexpr):
     """The lse of queries or else the bias of keys; where there is none, what makes weights 0."""
     return tl.load(TERM + i, mask=i_ok, other=float("inf") if LSE else float("-inf"))
