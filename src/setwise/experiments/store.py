@@ -31,7 +31,7 @@ def append(path: Path, records: Iterable[dict[str, Any]]) -> None:
     with locked(path):
         require_regular(path)
         there = _lines(path)
-        known = {_record(path, number, line).get("run") for number, line in enumerate(there, 1)}
+        known = [_record(path, number, line).get("run") for number, line in enumerate(there, 1)]
         lines = there + [line for run, line in new if run is None or run not in known]
         with atomic_write(path) as unfinished:
             unfinished.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
