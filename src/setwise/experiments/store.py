@@ -47,17 +47,18 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Those of a file; a last one without an end counts if it is whole, as an object can tell.
+    """Those of a file, and a last one without an end if it is whole.
 
-    Earlier releases left a part of a line where they were killed.
+    A part of one, which earlier releases left where they were killed, is no JSON: of an object the
+    end is its last character.
     """
     try:
         *lines, last = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a file of records: {error}") from error
     try:
-        _record(path, len(lines) + 1, last)
-    except ValueError:
+        json.loads(last)
+    except (ValueError, RecursionError):
         return lines
     return [*lines, last]
 
