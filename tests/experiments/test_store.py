@@ -238,11 +238,12 @@ def test_a_failed_write_leaves_the_old_checkpoint_and_no_litter(
     checkpoint.write(path, TENSORS, FACTS)
     before = path.read_bytes()
 
-    def full_disk(tensors: Any, unfinished: Path, metadata: Any) -> None:
-        unfinished.write_bytes(before[: len(before) // 2])
+    def full_disk(unfinished: Path, content: bytes) -> None:
+        with unfinished.open("wb") as file:
+            file.write(content[: len(content) // 2])
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(OSError, match="no space"):
         checkpoint.write(path, {"weight": torch.zeros(9)}, {})
     assert path.read_bytes() == before

@@ -19,8 +19,14 @@ from typing import Any, Generic, TypeVar
 Case = TypeVar("Case")
 Value = TypeVar("Value")
 
-_FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch", "setwise.cli", "setwise.experiments"])
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        *("torch", "setwise.cli", "setwise.cli.watch", "setwise.experiments.run"),
+        *("setwise.planning.show", "setwise.demo.page", "setwise.report.page.report"),
+        *("torch._dynamo", "sklearn.datasets", "safetensors.torch"),
+    ]
+)
 _START = 60.0  # seconds for a child to be there
 
 
@@ -63,8 +69,8 @@ def _in_one_child(
     act: Callable[[Case], Value], cases: Sequence[Case], seconds: float, megabytes: int
 ) -> list[Outcome[Case, Value]]:
     """The outcomes of the first cases, up to one that ends the child."""
-    ours, theirs = _FORKS.Pipe(duplex=False)
-    child = _FORKS.Process(target=_serve, args=(theirs, act, cases, megabytes), daemon=True)
+    ours, theirs = FORKS.Pipe(duplex=False)
+    child = FORKS.Process(target=_serve, args=(theirs, act, cases, megabytes), daemon=True)
     child.start()
     theirs.close()
     found: list[Outcome[Case, Value]] = []

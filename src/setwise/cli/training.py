@@ -177,7 +177,7 @@ def train_missing(
         try:
             with watcher:
                 train(
-                    missing,
+                    configs,  # of those that are done, what a kill left behind is removed
                     device,
                     options.results,
                     options.runs,

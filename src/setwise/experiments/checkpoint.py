@@ -24,16 +24,14 @@ _DIGEST = "sha256"
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write to a file beside it and rename: a reader sees the old file or the new, never a part."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     saved = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = json.dumps(facts | {_DIGEST: _digest(saved, facts)})
+    content = save(saved, metadata={"facts": header})
+    # Written here: `save_file` has temporary files of its own, which it leaves behind when killed.
     with atomic_write(path) as unfinished:
-        try:
-            save_file(saved, unfinished, metadata={"facts": header})
-        except SafetensorError as error:
-            raise OSError(f"{path}: cannot be written: {error}") from error
+        unfinished.write_bytes(content)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

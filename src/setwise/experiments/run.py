@@ -72,8 +72,7 @@ def train(
     """
     missing = unfinished(configs, results)
     device = torch.device(device)
-    if runs is not None:
-        _remove_recorded({config.experiment for config in configs}, results, runs)
+    _remove_recorded({config.experiment for config in configs}, results, runs)
     for group in ensembles(missing):
         path = None if runs is None else checkpoint_of(group, runs)
         with alone(_lock_of(group, results), "training the same runs"):
@@ -116,12 +115,15 @@ def _lock_of(ensemble: Sequence[Config], results: Path) -> Path:
     return results / f".{ensemble[0].experiment}-{ensemble_identity(ensemble)}.lock"
 
 
-def _remove_recorded(experiments: Collection[str], results: Path, runs: Path) -> None:
-    """Remove checkpoints whose runs have their records: a kill came between the two."""
+def _remove_recorded(experiments: Collection[str], results: Path, runs: Path | None) -> None:
+    """Remove checkpoints and locks of runs that have their records: a kill came between the two."""
     for name in experiments:
         done = {str(record.get("ensemble")) for record in records.read(results / f"{name}.jsonl")}
-        for path in (runs / name).glob("*.ckpt"):
-            if path.stem in done:
+        left = [] if runs is None else [(path, path.stem) for path in (runs / name).glob("*.ckpt")]
+        for path in results.glob(".*.lock"):
+            left.append((path, path.stem.removeprefix(f".{name}-")))
+        for path, ensemble in left:
+            if ensemble in done:
                 path.unlink(missing_ok=True)
 
 
