@@ -84,16 +84,18 @@ def run(
 
 
 def kill_often(command: Command, fresh: Callable[[], Path], times: int, seed: int) -> list[Path]:
-    """Kill a command again and again, until it has come to its end; then begin in a fresh folder.
+    """Kill a command at so many moments, or some more, and let it come to its end in every folder.
 
-    Some of the moments are events, others come after a share of the time; the folders in which the
-    command came to its end are returned, after so many kills or more.
+    In each it is killed again and again before it may. Of the moments some are events, and others
+    come after a share of the time. The first of the folders is that of a command that nobody
+    disturbed.
     """
     rng = random.Random(seed)
-    whole = run(command, fresh())
+    ended = [fresh()]
+    whole = run(command, ended[0])
     assert whole.code in (0, 1), whole.said
     assert whole.events > 5
-    kills, ended = 0, []
+    kills = 0
     while kills < times:
         folder = fresh()
         for _ in range(rng.randint(2, 7)):
@@ -101,10 +103,10 @@ def kill_often(command: Command, fresh: Callable[[], Path], times: int, seed: in
                 end = run(command, folder, event=rng.randint(1, whole.events))
             else:
                 end = run(command, folder, seconds=rng.random() * whole.seconds)
-            if end.code != -signal.SIGKILL:
-                assert end.code == whole.code, end.said
-                break
-            kills += 1
+            assert end.code in (whole.code, -signal.SIGKILL), end.said
+            kills += end.code == -signal.SIGKILL
+            if end.code == whole.code:
+                break  # what was left had fewer moments
         last = run(command, folder)
         assert last.code == whole.code, last.said
         ended.append(folder)
