@@ -29,7 +29,7 @@ BELOW: dict[str, set[str]] = {
         *("the public names", "environment", "features", "files", "losses", "metrics", "models"),
         *("data", "registry", "render", "worlds"),
     },
-    "render": {"data"},
+    "render": {"data", "files"},
     "planning": {"data", "environment", "experiments", "files", "models", "worlds"},
     "bench": {"the public names", "arguments", "environment", "kernels"},
     "report": {"experiments", "files"},

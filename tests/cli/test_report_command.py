@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,10 +102,7 @@ def changed(*path: str, to: Any) -> Callable[[dict[str, Any]], object]:
         (changed("environment", to={}), "hardware: is missing"),
         (changed("metrics", to={}), "success: is missing"),
         (changed("metrics", "success", to=[]), "success: expected a number or null, got []"),
-        (
-            changed("metrics", "success", to=float("nan")),
-            "success: expected a number or null, got nan",
-        ),
+        (changed("metrics", "success", to=float("nan")), "NaN is no number of JSON"),
         (changed("metrics", "heldout", to="x"), "heldout: expected a number or null, got x"),
         (changed("members", to=0), "members: expected one or more, got 0"),
         (changed("history", "success", to=[1.0]), "expected columns of one length, got epoch 2"),
@@ -245,3 +243,26 @@ def test_a_benchmark_of_the_cpu_is_shown() -> None:
     assert "Time over the size of one set" in text
     assert "Memory over" not in text
     assert "How many times" not in text
+
+
+def test_another_file_stays(capsys: Captured) -> None:
+    """Only a page of ours is written over; a link is never followed."""
+    write(RUNS.parent, make_records(losses=[SH], scenarios=["4"]))
+    for other in (RUNS, Path("notes.html")):
+        if not other.exists():
+            other.write_text("<!doctype html>\n<html lang='en'>")
+        before = other.read_bytes()
+        assert cli.main(["report", "--output", str(other)]) == 2
+        said = f"{other}: is there already and is no page of setwise; choose another name, or"
+        assert capsys.readouterr().err.startswith(said)
+        assert other.read_bytes() == before
+    page, link = Path("page.html"), Path("link.html")
+    assert cli.main(["report", "--output", str(page)]) == 0
+    page.write_bytes(page.read_bytes() + b"kept")
+    link.symlink_to(page)
+    assert cli.main(["report", "--output", str(link)]) == 0
+    assert not link.is_symlink()
+    assert page.read_bytes().endswith(b"kept")
+    os.mkfifo("pipe.html")
+    assert cli.main(["report", "--output", "pipe.html"]) == 2
+    assert capsys.readouterr().err == "pipe.html: expected a file, it is a pipe\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import re
@@ -33,12 +34,14 @@ from setwise.experiments.config import Config
 from setwise.experiments.recipes import demo
 from setwise.experiments.tasks import PuzzleData
 from setwise.experiments.train import TrainingProgress
+from setwise.files import alone
 from setwise.worlds import PuzzleWorld
 
 Captured = pytest.CaptureFixture[str]
 PUZZLE = PuzzleWorld(2, 2)
 H, SH = "ordered_cross_entropy", "set_cross_entropy"
 THE_DEMO = demo.config
+learn = importlib.import_module("setwise.demo.learn")  # the package has a function of this name
 
 
 def small(epochs: int) -> Callable[[str, int], Config]:
@@ -299,12 +302,12 @@ def test_a_damaged_checkpoint_is_told(
 
 
 def test_a_page_is_whole_or_not_there(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    failed: Run, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was there stays if the new one cannot be written."""
     monkeypatch.setattr(demo, "config", small(2))
     before = tmp_path / "index.html"
-    before.write_text("before")
+    before.write_bytes(failed.page.read_bytes())
 
     def full(self: Path, text: str, encoding: str | None = None) -> int:
         with self.open("w") as file:
@@ -315,8 +318,58 @@ def test_a_page_is_whole_or_not_there(
     ended = run(tmp_path, capsys)
     assert ended.code == 2
     assert ended.err.splitlines()[-1] == "No space left on device"
-    assert before.read_text() == "before"
+    assert before.read_bytes() == failed.page.read_bytes()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_page_of_somebody_else_stays(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found before anything is trained."""
+    monkeypatch.setattr(demo, "config", small(2))
+    page = tmp_path / "index.html"
+    page.write_text("<!doctype html>\n<title>mine</title>")
+    ended = run(tmp_path, capsys)
+    assert ended.code == 2
+    assert ended.err == (
+        f"{page}: is there already and is no page of setwise; choose another name, or remove it\n"
+    )
+    assert page.read_text() == "<!doctype html>\n<title>mine</title>"
+
+
+def test_two_in_one_folder(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "config", small(2))
+    with alone(tmp_path / ".lock", "making this demonstration"):
+        ended = run(tmp_path, capsys)
+    assert ended.code == 2
+    assert ended.err.startswith(f"{tmp_path}: process {os.getpid()} on ")
+    assert "is making this demonstration; wait until it has ended" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_it_saves_every_few_seconds(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After kill -9 in the first minute the same command goes on, and does not begin anew."""
+    monkeypatch.setattr(demo, "config", small(20))
+    assert learn.SAVE_EVERY <= 10
+    monkeypatch.setattr(learn, "SAVE_EVERY", 0.0)
+
+    def killed(self: Watcher, configs: list[Config], progress: TrainingProgress) -> None:
+        if progress.epoch == 10:
+            raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Watcher, "__call__", killed)
+        with pytest.raises(SystemExit):
+            run(tmp_path, capsys)
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoint_of(tmp_path, seed=0).name]
+    resumed = run(tmp_path, capsys)
+    assert "going on from" in resumed.err
+    assert "epoch 8 of" not in resumed.err
+    assert "epoch 10 of" in resumed.err
 
 
 @pytest.mark.parametrize("package", ["rich", "PIL", "safetensors", "sklearn", "kstar_planner"])

@@ -66,8 +66,10 @@ class TestExperiment:
 
     @pytest.mark.parametrize("name", ["", "a/b", "/a", "..", ".hidden", "cost"])
     def test_a_name_is_that_of_files(self, name: str) -> None:
-        with pytest.raises(ValueError, match="name: expected one for files, as in bags for bags"):
+        with pytest.raises(ValueError, match=r"name: (expected one that files can|cost\.jsonl)"):
             replace(EXPERIMENT, name=name)
+        with pytest.raises(ValueError, match="experiment: expected one that files can have"):
+            replace(EXPERIMENT.config("1", H, 0), experiment=f"../{name}")
         assert replace(EXPERIMENT, name="my own, v1.2").sheet.name == "my own, v1.2"
 
     def test_its_runs(self) -> None:

@@ -18,25 +18,25 @@ from setwise.experiments.train import RunResult, StoppedError, Training, Trainin
 from tiny_experiments import SYMBOLS, assert_same_bits, puzzle_config, raise_at, state_of, trained
 
 KILLED = """
-import json, os, signal, sys, time
+import itertools, json, os, signal, sys, time
 from pathlib import Path
-import safetensors.torch
 import torch
 from setwise.experiments.config import config_from
 from setwise.experiments.train import Training
 
 torch.set_num_threads(1)
 path, moment = Path(sys.argv[1]), sys.argv[2]
-whole = safetensors.torch.save_file
+times = itertools.count(1)
 
-def die_while_writing(tensors, unfinished, metadata):
-    whole(tensors, unfinished, metadata)
-    if json.loads(metadata["facts"])["epoch"] == 3:
-        os.truncate(unfinished, os.path.getsize(unfinished) // 2)
+def die_while_writing(unfinished, content):
+    third = next(times) == 3
+    with open(unfinished, "wb") as file:
+        file.write(content[: len(content) // 2] if third else content)
+    if third:
         os.kill(os.getpid(), signal.SIGKILL)
 
 if moment == "while writing":
-    safetensors.torch.save_file = die_while_writing
+    Path.write_bytes = die_while_writing
 configs = [config_from(saved) for saved in json.load(sys.stdin)]
 training = Training(configs, "cpu", save_to=path, save_every=0)
 # Never reaches its end: the last epochs take a minute each.

@@ -76,7 +76,7 @@ def test_a_run_goes_on_with_what_it_was_measured_by(tmp_path: Path) -> None:
     path = tmp_path / "run.ckpt"
     with pytest.raises(StoppedError):
         Training([puzzle_config()], "cpu", path).run(stop=lambda: True)
-    with pytest.raises(ValueError, match=r"run\.ckpt: began without second being measured"):
+    with pytest.raises(ValueError, match=r"run\.ckpt: history: expected .*second at epoch 1"):
         Training([puzzle_config()], "cpu", path, metric="second").run()
     (result,) = Training([puzzle_config()], "cpu", path, metric="first").run()
     assert result.history["first"] == [0] * 4

@@ -131,7 +131,7 @@ class TestReproduce:
                     watch=lambda _, progress, stop=stop: stop(progress),
                     save_every=0,
                 )
-        assert not results.exists()
+        assert not any(results.iterdir())
         assert sorted(state_of(path) for path in runs.rglob("*.ckpt")) == [1, 2]
         for configs, expected in [(mine, [3, 4]), (theirs, [2, 3, 4])]:
             seen: list[int] = []

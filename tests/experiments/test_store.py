@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,10 +20,13 @@ WRITERS, RECORDS = 4, 50
 
 
 # One of many writers: records of all sizes, some longer than any buffer, by ones and by threes. It
-# runs the file of the store alone, which needs no more than Python: PyTorch takes long to import.
+# runs the file of the store alone, which needs no more than Python and `setwise.files`: the package
+# would import PyTorch, which takes long.
 WRITER = f"""
-import runpy, sys
+import runpy, sys, types
 from pathlib import Path
+sys.modules["setwise"] = types.ModuleType("setwise")
+sys.modules["setwise"].__path__ = [{str(Path(store.__file__).parents[1])!r}]
 append = runpy.run_path({store.__file__!r})["append"]
 path, writer = Path(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)
@@ -90,12 +95,13 @@ def test_many_processes_lose_nothing_and_interleave_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [0, 2])
-def test_the_line_of_a_killed_writer_is_ignored_and_then_removed(path: Path, whole: int) -> None:
+def test_a_part_of_a_line_is_ignored_and_then_removed(path: Path, whole: int) -> None:
+    """As earlier releases left one where they were killed."""
     records = [record_of(0, number) for number in range(whole)]
     store.append(path, records)
     before = path.read_bytes()
     line = json.dumps(record_of(0, 5)).encode()
-    for torn in (line[:1], line[:100], line):  # the last lacks nothing but its end
+    for torn in (line[:1], line[:100], line[:-1]):
         path.write_bytes(before + torn)
         assert store.read(path) == records
         assert path.read_bytes() == before + torn
@@ -103,7 +109,85 @@ def test_the_line_of_a_killed_writer_is_ignored_and_then_removed(path: Path, who
         assert path.read_bytes() == before + b'{"run": "next"}\n'
 
 
-@pytest.mark.parametrize("broken", ['{"run": "b', "", "{}{}"])
+def test_a_whole_record_without_its_end_is_kept(path: Path) -> None:
+    store.append(path, [{"run": "a"}, {"run": "b"}])
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert store.read(path) == [{"run": "a"}, {"run": "b"}]
+    store.append(path, [{"run": "c"}])
+    assert path.read_text() == '{"run": "a"}\n{"run": "b"}\n{"run": "c"}\n'
+
+
+def test_a_last_record_longer_than_any_buffer_is_kept(path: Path) -> None:
+    long = {"run": "long", "filling": "x" * 3 * 2**20}
+    store.append(path, [{"run": "a"}, long])
+    store.append(path, [{"run": "b"}])
+    assert store.read(path) == [{"run": "a"}, long, {"run": "b"}]
+
+
+def test_a_run_is_recorded_once(path: Path) -> None:
+    """The first record counts, as it does for whoever reads; records of no run are all kept."""
+    store.append(path, [{"run": "a", "seed": 0}, {"cost": 1}])
+    store.append(path, [{"run": "a", "seed": 1}, {"run": "b"}, {"cost": 1}])
+    assert store.read(path) == [{"run": "a", "seed": 0}, {"cost": 1}, {"run": "b"}, {"cost": 1}]
+
+
+@pytest.mark.parametrize("failing", ["write_text", "replace"])
+def test_an_append_is_whole_or_leaves_the_file_as_it_was(
+    path: Path, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(path, [{"run": "a"}])
+    before = path.read_bytes()
+
+    def full(self: Path, *_: Any, **options: Any) -> None:
+        self.write_bytes(before[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, failing, full)
+        with pytest.raises(OSError, match=r"No space left on device: .*table\.jsonl"):
+            store.append(path, [{"run": "b"}, {"run": "c"}])
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+    store.append(path, [{"run": "b"}, {"run": "c"}])
+    assert [record["run"] for record in store.read(path)] == ["a", "b", "c"]
+
+
+def test_records_may_lie_behind_a_link_and_keep_their_mode(path: Path, tmp_path: Path) -> None:
+    store.append(path, [{"run": "a"}])
+    path.chmod(0o640)
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    store.append(link, [{"run": "b"}])
+    assert link.is_symlink()
+    assert len(store.read(path)) == 2
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "link"])
+def test_what_is_no_file_is_told_at_once(path: Path, what: str) -> None:
+    """A pipe would be waited for without an end."""
+    path.parent.mkdir()
+    if what == "folder":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere")
+    said = "a link to nowhere" if what == "link" else f"expected a file, it is a {what}"
+    for act in (store.read, lambda path: store.append(path, [{"run": "a"}])):
+        with pytest.raises((OSError, ValueError), match=rf"table\.jsonl(: {said}|')"):
+            act(path)
+    assert not (path.parent / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *('{"run": "b', "", "{}{}", "[1]", '"run"', "null", '{"x": NaN}', '{"x": -Infinity}'),
+        *('{"run": "\\ud800"}', '{"x": ' + "[" * 10**5, '{"x": ' + "9" * 10**4 + "}"),
+    ],
+    ids=lambda broken: broken[:12],
+)
 def test_a_broken_line_between_others_is_reported_with_its_place(path: Path, broken: str) -> None:
     path.parent.mkdir()
     path.write_text('{"run": "a"}\n' + broken + '\n{"run": "c"}\n')
@@ -154,11 +238,12 @@ def test_a_failed_write_leaves_the_old_checkpoint_and_no_litter(
     checkpoint.write(path, TENSORS, FACTS)
     before = path.read_bytes()
 
-    def full_disk(tensors: Any, unfinished: Path, metadata: Any) -> None:
-        unfinished.write_bytes(before[: len(before) // 2])
+    def full_disk(unfinished: Path, content: bytes) -> None:
+        with unfinished.open("wb") as file:
+            file.write(content[: len(content) // 2])
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(OSError, match="no space"):
         checkpoint.write(path, {"weight": torch.zeros(9)}, {})
     assert path.read_bytes() == before

@@ -12,6 +12,7 @@ from torch import Tensor
 import setwise as sw
 from oracle import SMALL, Blurred, Fickle, Forgetful, Oracle, distances
 from programs import program
+from setwise.files import SCRATCH
 from setwise.models import GumbelSoftmax, SetAutoencoder
 from setwise.planning import (
     LatentPlanner,
@@ -206,13 +207,13 @@ def test_a_planner_that_lies(tmp_path: Path) -> None:
         slow = program(tmp_path / "slow", "#!/bin/sh\nsleep 100\n")
         late = planner.solve(init, goal, executable=slow, seconds=0.2)
         assert late.outcome is Outcome.OUT_OF_TIME
-        places = sorted(path.name for path in tmp_path.glob("setwise-latplan-*/*"))
+        places = sorted(path.name for path in tmp_path.glob(f".{SCRATCH}.*/*"))
         assert places == ["operators"]
         before, after = planner.graph.edges[7].tolist()
         assert replay(planner.graph, ["t7"], before, after) == [before, after]
         with pytest.raises(ValueError, match=r"^step 2 of the plan: t7 does not apply there"):
             replay(planner.graph, ["t7", "t7"], before, after)
-    assert not list(tmp_path.glob("setwise-latplan-*"))
+    assert {path.name for path in tmp_path.iterdir()} == {"fake", "slow"}
 
 
 class TestProblems:

@@ -9,7 +9,7 @@ import setwise
 from setwise.cli import bench, data, demo, doctor, plan, report, reproduce, rules, tables, train
 from setwise.cli.errors import CommandError
 from setwise.cli.installed import for_this_installation
-from setwise.cli.interrupt import INTERRUPTED
+from setwise.cli.interrupt import INTERRUPTED, all_like_ctrl_c
 from setwise.cli.options import Parser
 
 # Packages that come with an extra; each command says with which.
@@ -45,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
     options.arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        code = int(options.run(options))
+        with all_like_ctrl_c():
+            code = int(options.run(options))
         sys.stdout.flush()
         return code
     except BrokenPipeError:

@@ -33,7 +33,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="see it work in a minute or two: sets are learned and planned with",
         description="Trains a set autoencoder with set cross entropy, beside one with the cross "
         "entropy that minds the order; plans in its codes with Fast Downward, checks the plan, and "
-        "writes a page about it. Stopped by Ctrl-C or SIGTERM, the same command goes on. The exit "
+        "writes a page about it. Stopped or killed, the same command goes on. The exit "
         "code is 0 if the plan is valid, 1 if it is not, and 2 if the command could not be run.",
     )
     add = parser.add_argument
@@ -54,7 +54,9 @@ def _run(options: argparse.Namespace) -> int:
     from setwise.demo.page import write_page
     from setwise.demo.solve import solve
     from setwise.experiments.train import StoppedError
+    from setwise.files import alone
     from setwise.planning import find_executable
+    from setwise.report.page.frame import require_page
 
     require_folder("--output", options.output)
     console, page = Console(stderr=True), options.output / PAGE
@@ -62,13 +64,14 @@ def _run(options: argparse.Namespace) -> int:
     again = shlex.join([program(), *options.arguments])
     try:
         find_executable()
-        options.output.mkdir(parents=True, exist_ok=True)
-        learned = _learn(console, options.output, options.seed, saved)
-        _say(console, "2 of 3: Fast Downward plans in the codes of the network that SH trained")
-        solved = solve(learned.spaces[SH])
-        _say(console, "3 of 3: curves, states and the plan are drawn")
-        write_page(page, learned, solved, program(), again)
-        saved.unlink(missing_ok=True)  # not before: whatever fails above costs no training
+        require_page(page)
+        with alone(options.output / ".lock", "making this demonstration"):
+            learned = _learn(console, options.output, options.seed, saved)
+            _say(console, "2 of 3: Fast Downward plans in the codes of the network that SH trained")
+            solved = solve(learned.spaces[SH])
+            _say(console, "3 of 3: curves, states and the plan are drawn")
+            write_page(page, learned, solved, program(), again)
+            saved.unlink(missing_ok=True)  # not before: whatever fails above costs no training
     except (StoppedError, KeyboardInterrupt):
         if not saved.exists():  # Ctrl-C was pressed twice, or before the training
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from setwise.cli.errors import CommandError
 from setwise.cli.options import positive, positive_whole, require_file, require_folder, seed
 from setwise.cli.user_file import run_file
-from setwise.files import atomic_write_text
+from setwise.files import atomic_write_text, file_in, require_name
 
 if TYPE_CHECKING:
     from setwise.planning import LatentPlanner, PlanningResult, Problem
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
         space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
             for problem in problems:
-                check_place(options.record / problem.name)
+                check_place(file_in(options.record, problem.name))
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     config, symbol = space.config, LOSSES[space.config.loss].symbol
@@ -129,7 +129,8 @@ def _problems(options: argparse.Namespace, space: LearnedSpace) -> list[Problem]
     if options.problem:
         return read_problems(options.problem.read_text(), world, str(options.problem))
     [problem] = problems_for(world, options.steps, 1, options.seed)
-    return [replace(problem, name=f"{world.name}-{options.steps}-seed{options.seed}")]
+    name = require_name("name of the world", f"{world.name}-{options.steps}-seed{options.seed}")
+    return [replace(problem, name=name)]
 
 
 def _solve(options: argparse.Namespace, planner: LatentPlanner, problem: Problem) -> PlanningResult:
@@ -184,7 +185,7 @@ def _record(
     for problem, result in zip(problems, results, strict=True):
         if result.report is None or result.objects is None:
             continue
-        folder = options.record / problem.name
+        folder = file_in(options.record, problem.name)
         try:
             record_plan(space, result.objects, result.report, folder, command)
         except (ValueError, OSError) as error:

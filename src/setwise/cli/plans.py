@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import Config
 from setwise.experiments.recipes import PLANNED, table1, table5
 from setwise.experiments.settings import check_settings
+from setwise.files import alone
 from setwise.losses.table import LOSSES
 from setwise.report import tables
 
@@ -78,27 +80,22 @@ def _run(options: argparse.Namespace, device: str) -> int:
             check_settings(table, planned)
 
         networks = _networks(options, scenarios, device, done, require_alike)
+        with alone(options.results / f".{table}.lock", f"planning for {table}"):
+            for path, config in networks:
+                missing = unsolved(table, config, scenarios, options.results, settings)
+                named = f"{LOSSES[config.loss].symbol}, seed {config.seed}"
+                print(f"{named}: {len(missing)} scenarios to plan with {path}", file=sys.stderr)
+                plan_network(
+                    table,
+                    open_space(path, options.data, device),
+                    missing,
+                    options.results,
+                    settings=settings,
+                    commit=options.commit,
+                    watch=partial(_say, named),
+                )
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
-    for path, config in networks:
-        missing = unsolved(table, config, scenarios, options.results, settings)
-        named = f"{LOSSES[config.loss].symbol}, seed {config.seed}"
-        print(f"{named}: {len(missing)} scenarios to plan with {path}", file=sys.stderr)
-        try:
-            space = open_space(path, options.data, device)
-        except (OSError, ValueError) as error:
-            raise CommandError(str(error)) from error
-        plan_network(
-            table,
-            space,
-            missing,
-            options.results,
-            settings=settings,
-            commit=options.commit,
-            watch=lambda scenario, number, result, named=named: _say(  # type: ignore[misc]
-                named, scenario, number, result
-            ),
-        )
     show(tables_console(), tables.read_experiments(options.results)[table])
     return 0
 

@@ -15,7 +15,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser(
         "report",
         help="one HTML page of everything that is recorded",
-        description="Writes one file that needs no network, no server and no other file.",
+        description="Writes one file that needs no network, no server and no other file. A page "
+        "that was written before is replaced, and no other file.",
     )
     add = parser.add_argument
     add(
@@ -41,6 +42,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _run(options: argparse.Namespace) -> int:
+    from setwise.report.page.frame import require_page
     from setwise.report.page.report import write
 
     for name in ("results", "benchmarks"):
@@ -53,6 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.output.is_dir():
         raise CommandError(f"--output: expected the name of a file, {options.output} is a folder")
     try:
+        require_page(options.output)
         write(options.output, options.results or RESULTS, options.benchmarks or BENCHMARKS)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error

@@ -184,7 +184,7 @@ def train_missing(
         try:
             with watcher:
                 train(
-                    missing,
+                    configs,  # of those that are done, what a kill left behind is removed
                     device,
                     options.results,
                     options.runs,
@@ -253,8 +253,11 @@ def _recorded(sheet: Sheet, results: Path) -> list[tables.Record]:
 
 def _trained(sheet: Sheet, results: Path) -> set[Config]:
     """All that is recorded of an experiment."""
+    from setwise.experiments.records import read_as
+
+    _recorded(sheet, results)  # refused where they are no table
     try:
-        return {config_from(record["config"]) for record in _recorded(sheet, results)}
+        return read_as(results / f"{sheet.name}.jsonl", config_from)
     except ValueError as error:
         raise CommandError(str(error)) from error
 

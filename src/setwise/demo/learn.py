@@ -19,6 +19,7 @@ from setwise.experiments.saved_networks import save_network
 from setwise.experiments.train import RunResult, Training, TrainingProgress
 from setwise.planning.learned import LearnedSpace, open_space
 
+SAVE_EVERY = 5.0  # seconds: all of it takes a minute or two
 Watch = Callable[[Sequence[Config], TrainingProgress], None]
 
 
@@ -57,7 +58,7 @@ def learn(folder: Path, seed: int, watch: Watch, stop: Callable[[], bool]) -> Le
     has ended stays at `checkpoint_of`, for whoever fails to use it; remove it after that.
     """
     with _one_thread():
-        training = Training(configs_of(seed), "cpu", checkpoint_of(folder, seed))
+        training = Training(configs_of(seed), "cpu", checkpoint_of(folder, seed), SAVE_EVERY)
         found = training.run(lambda progress: watch(training.configs, progress), stop)
         made_with = environment.describe(torch.device("cpu"))
     by_loss = {result.config.loss: result for result in found}

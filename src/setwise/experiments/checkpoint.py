@@ -1,54 +1,64 @@
 """Tensors and a few facts about them in one file, which is either whole or not there.
 
-What reads and writes such files is imported when it is needed: experiments can be defined, and
-their records read, without it.
+A digest of all of it is among the facts, so that a file that changed afterwards is not taken for
+what was written; files of earlier releases have none. What reads and writes such files is imported
+when it is needed: experiments can be defined, and their records read, without it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from setwise.files import atomic_write
+from setwise.files import atomic_write, require_regular
+
+_DIGEST = "sha256"
 
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write to a file beside it and rename: a reader sees the old file or the new, never a part."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
+    saved = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = json.dumps(facts | {_DIGEST: _digest(saved, facts)})
+    content = save(saved, metadata={"facts": header})
+    # Written here: `save_file` has temporary files of its own, which it leaves behind when killed.
     with atomic_write(path) as unfinished:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()},
-            unfinished,
-            metadata={"facts": json.dumps(facts)},
-        )
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
+        unfinished.write_bytes(content)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, on the CPU, and the facts."""
     with _opened(path) as file:
+        facts = _facts(path, file)
+        expected = facts.pop(_DIGEST, None)
+        # No larger than the file: what its header claims was held against its size.
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, _facts(path, file)
+    if expected is not None and _digest(tensors, facts) != expected:
+        raise ValueError(f"{path}: damaged; it does not hold what was written to it")
+    return tensors, facts
 
 
 def read_facts(path: Path) -> dict[str, Any]:
     """The facts alone, without reading the tensors."""
     with _opened(path) as file:
-        return _facts(path, file)
+        facts = _facts(path, file)
+    facts.pop(_DIGEST, None)
+    return facts
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
+    require_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -60,5 +70,20 @@ def _facts(path: Path, file: Any) -> dict[str, Any]:
     metadata = file.metadata() or {}
     if "facts" not in metadata:
         raise ValueError(f"{path}: not a checkpoint of setwise; it has no facts in its header")
-    facts: dict[str, Any] = json.loads(metadata["facts"])
+    try:
+        facts = json.loads(metadata["facts"])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: damaged; the facts in its header are no JSON: {error}"
+        ) from error
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path}: damaged; expected facts in its header, got {str(facts)[:40]!r}")
     return facts
+
+
+def _digest(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
+    found = hashlib.sha256(json.dumps(facts).encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()

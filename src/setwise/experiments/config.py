@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from setwise.experiments.networks.network import NETWORKS, NetworkConfig
 from setwise.experiments.tasks.task import TASKS, DataConfig
+from setwise.files import require_name
 from setwise.losses.table import LOSSES
 
 Precision = Literal["highest", "high", "medium"]
@@ -86,6 +87,7 @@ class Config:
     precision: Precision = "high"
 
     def __post_init__(self) -> None:
+        require_name("experiment", self.experiment)  # files are called by it
         _ = LOSSES[self.loss]  # an unknown one is told, with those that are known
         _require("seed", 0 <= self.seed < 2**63, self, "from 0 to 2**63 - 1")
         for name, kinds in (("data", TASKS), ("network", NETWORKS)):

@@ -93,12 +93,25 @@ class Ensemble:
             different = ", ".join(sorted(own.keys() ^ saved.keys())[:5])
             raise ValueError(f"checkpoint: belongs to another network; differs in {different}")
         for name, tensor in own.items():
+            require_like(name, saved[name], tensor)
+        for name, tensor in own.items():
             tensor.copy_(saved[name])
 
     def member(self, index: int) -> dict[str, Tensor]:
         """The ``state_dict`` of one member."""
         stacked = self.weights | self.statistics
         return {name: stacked[name][index].detach() for name in self._skeleton.state_dict()}
+
+
+def require_like(name: str, saved: Tensor | None, own: Tensor) -> Tensor:
+    """The saved tensor, if it can take the place of ours: a copy would stretch it, or round it."""
+    expected = f"{own.dtype} of shape {tuple(own.shape)}"
+    if saved is None:
+        raise ValueError(f"checkpoint: {name} is missing; expected {expected}")
+    if saved.dtype != own.dtype or saved.shape != own.shape:
+        got = f"{saved.dtype} of shape {tuple(saved.shape)}"
+        raise ValueError(f"checkpoint: {name}: expected {expected}, got {got}")
+    return saved
 
 
 class Batch:

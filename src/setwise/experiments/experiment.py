@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from setwise.experiments.config import Config
 from setwise.experiments.store import COSTS
-from setwise.files import atomic_write_text
+from setwise.files import atomic_write_text, require_name
 from setwise.losses.table import COLOUR, LOSSES
 
 Better = Literal["higher", "lower"]
@@ -173,12 +173,9 @@ class Experiment:
     styles: Mapping[str, LossStyle] = field(init=False)
 
     def __post_init__(self) -> None:
-        plain = Path(self.name).name == self.name and not self.name.startswith(".")
-        if not self.name or not plain or f"{self.name}.jsonl" == COSTS:
-            raise ValueError(
-                f"name: expected one for files, as in bags for bags.jsonl, other than "
-                f"{Path(COSTS).stem}, got {self.name!r}"
-            )
+        require_name("name", self.name)
+        if f"{self.name}.jsonl" == COSTS:
+            raise ValueError(f"name: {COSTS} holds what training costs; choose another name")
         styles = {}
         for name in self.losses:
             loss = LOSSES[name]

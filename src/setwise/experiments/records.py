@@ -7,8 +7,9 @@ without a number are of schema 1: those of the first release.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from setwise.experiments import store
 from setwise.experiments.config import Config
@@ -16,6 +17,7 @@ from setwise.experiments.config import Config
 SCHEMA = 2
 
 Record = dict[str, Any]
+T = TypeVar("T")
 
 _LOSSES = {
     "H": "ordered_cross_entropy",
@@ -43,6 +45,18 @@ _SCHEDULE_LATER = {
 def read(path: Path) -> list[Record]:
     """All whole records of a file, none if it does not exist."""
     return [upgraded(record) for record in store.read(path)]
+
+
+def read_as(path: Path, told: Callable[[dict[str, Any]], T]) -> set[T]:
+    """What ``told`` makes of the configs in a file; a ValueError names the line where it cannot."""
+    found = set()
+    for number, record in enumerate(read(path), start=1):
+        try:
+            found.add(told(record["config"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            said = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path}, line {number}: not a record of a run: {said}") from error
+    return found
 
 
 def upgraded(record: Record) -> Record:

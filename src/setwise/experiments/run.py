@@ -19,6 +19,7 @@ from setwise.experiments.saved_networks import network_path, save_network
 from setwise.experiments.settings import check_settings
 from setwise.experiments.tasks.task import DATA
 from setwise.experiments.train import RunResult, Training, TrainingProgress
+from setwise.files import alone
 
 Watch = Callable[[Training, TrainingProgress], None]
 # Of the results of an ensemble, the identities of those whose networks are to be kept.
@@ -84,14 +85,18 @@ def train(
         )
     missing = unfinished(configs, results)
     device = torch.device(device)
+    _remove_recorded({config.experiment for config in configs}, results, runs)
     for group in ensembles(missing):
         path = None if runs is None else checkpoint_of(group, runs)
-        training = Training(
-            group, device, path, save_every, data=data, metric=metric, threads=threads
-        )
-        _train_together(training, results, runs, commit, watch, keep, stop)
-        if path is not None:
-            path.unlink(missing_ok=True)
+        with alone(_lock_of(group, results), "training the same runs"):
+            if not unfinished(group, results):
+                continue  # another process has trained them since
+            training = Training(
+                group, device, path, save_every, data=data, metric=metric, threads=threads
+            )
+            _train_together(training, results, runs, commit, watch, keep, stop)
+            if path is not None:
+                path.unlink(missing_ok=True)
     return len(missing)
 
 
@@ -119,9 +124,9 @@ def unfinished(configs: Sequence[Config], results: Path) -> list[Config]:
     """The configs that have no record, each once."""
     # Configs, not their names: fields that a later version adds take their defaults.
     done = {
-        config_from(record["config"])
+        config
         for name in {config.experiment for config in configs}
-        for record in records.read(results / f"{name}.jsonl")
+        for config in records.read_as(results / f"{name}.jsonl", config_from)
     }
     return [config for config in dict.fromkeys(configs) if config not in done]
 
@@ -138,6 +143,23 @@ def checkpoint_of(ensemble: Sequence[Config], runs: Path) -> Path:
     Several processes may train different seeds side by side.
     """
     return runs / ensemble[0].experiment / f"{ensemble_identity(ensemble)}.ckpt"
+
+
+def _lock_of(ensemble: Sequence[Config], results: Path) -> Path:
+    """Likewise who trains them for these results, wherever he keeps his checkpoints."""
+    return results / f".{ensemble[0].experiment}-{ensemble_identity(ensemble)}.lock"
+
+
+def _remove_recorded(experiments: Collection[str], results: Path, runs: Path | None) -> None:
+    """Remove checkpoints and locks of runs that have their records: a kill came between the two."""
+    for name in experiments:
+        done = {str(record.get("ensemble")) for record in records.read(results / f"{name}.jsonl")}
+        left = [] if runs is None else [(path, path.stem) for path in (runs / name).glob("*.ckpt")]
+        for path in results.glob(".*.lock"):
+            left.append((path, path.stem.removeprefix(f".{name}-")))
+        for path, ensemble in left:
+            if ensemble in done:
+                path.unlink(missing_ok=True)
 
 
 def ensemble_identity(ensemble: Sequence[Config]) -> str:

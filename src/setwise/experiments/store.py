@@ -1,52 +1,80 @@
 """Records of finished runs: one JSON object a line, appended whole or not at all.
 
-Several processes may append to the same file. A line that a killed process left unfinished is
-removed by the next one to append, and ignored by readers.
+Several processes may append to the same file. What is appended together is there together: it is
+written with all that was there before to a new file, which then takes the place of the old one. A
+disk that is full, or a kill, leaves the file as it was.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from setwise.files import atomic_write, locked, require_regular
 
 COSTS = "cost.jsonl"  # what training together has saved; see `setwise.experiments.cost`
 
 
 def append(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """Add records at the end of a file; a kill in the middle leaves the first of them, whole."""
-    import fcntl  # only here: reading works where there is no such module
+    """Add records at the end of a file; those of a ``run`` that is there already are left out.
 
-    lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
-        file.truncate(_end_of_last_line(file))
-        file.write(lines)
-        file.flush()
-        os.fsync(file.fileno())
+    Processes that train overlapping runs side by side come to the same, and the first one counts.
+    """
+    new = [(record.get("run"), json.dumps(record, allow_nan=False)) for record in records]
+    if path.is_symlink():
+        require_regular(path)
+        path = path.resolve()
+    with locked(path):
+        require_regular(path)
+        there = _lines(path)
+        known = [_record(path, number, line).get("run") for number, line in enumerate(there, 1)]
+        lines = there + [line for run, line in new if run is None or run not in known]
+        with atomic_write(path) as unfinished:
+            unfinished.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            shutil.copymode(path, unfinished)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """All whole records of a file; none if it does not exist."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
-    *lines, _unfinished = path.read_text(encoding="utf-8").split("\n")
-    records = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not a record: {error}") from error
-    return records
+    require_regular(path)
+    return [_record(path, number, line) for number, line in enumerate(_lines(path), 1)]
 
 
-def _end_of_last_line(file: Any) -> int:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - 2**20))  # a record is far shorter
-    start = file.tell()
-    tail = file.read()
-    end = tail.rfind(b"\n")
-    return start + end + 1
+def _lines(path: Path) -> list[str]:
+    """Those of a file, and a last one without an end if it is whole.
+
+    A part of one, which earlier releases left where they were killed, is no JSON: of an object the
+    end is its last character.
+    """
+    try:
+        *lines, last = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a file of records: {error}") from error
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        return lines
+    return [*lines, last]
+
+
+def _record(path: Path, number: int, line: str) -> dict[str, Any]:
+    """One loader for every line of records."""
+    try:
+        record = json.loads(line, parse_constant=_no_number)
+        if not isinstance(record, dict):
+            raise ValueError(f"expected an object with fields, got {line[:40]!r}")
+        if "\\ud" in line.lower():
+            json.dumps(record, ensure_ascii=False).encode()  # half of a pair is no text
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {number}: not a record: {error}") from error
+    return record
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")

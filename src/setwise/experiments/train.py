@@ -5,9 +5,10 @@ Legend: K members, S examples, N elements, F features.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from setwise.experiments import checkpoint
 from setwise.experiments.config import MEMBERWISE, Config
 from setwise.experiments.context import THREADS, fixed_threads, training_context
 from setwise.experiments.cuda_graph import Repeated
-from setwise.experiments.ensemble import Batch, Ensemble, member_losses
+from setwise.experiments.ensemble import Batch, Ensemble, member_losses, require_like
 from setwise.experiments.evaluate import measured
+from setwise.experiments.progress import State, read_state
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.tasks.task import DATA, Task
 from setwise.losses.table import LOSSES
@@ -62,15 +64,6 @@ class RunResult:
     metrics: dict[str, float]
     # One entry per evaluation: epoch, loss, the metric, heldout.
     history: dict[str, list[float]]
-
-
-@dataclass
-class _State:
-    """What, besides tensors, a resumed run goes on from."""
-
-    epoch: int = 0
-    seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Training:
@@ -137,6 +130,9 @@ class Training:
         self._curve_rows = _evenly(self.task)
         self._metric = metric
         self._measured = self._measured_for(metric)
+        self._evaluation_epochs = _evaluation_epochs(
+            self._schedule.epochs, self._schedule.evaluations
+        )
         self._names = [config.loss for config in self.configs]
         schedule = self._schedule
         self._latent_temperature = torch.tensor(
@@ -173,7 +169,7 @@ class Training:
             state = self._resume()
             began = last_saved = time.perf_counter()
             before = state.seconds
-            evaluations = _evaluation_epochs(self._schedule.epochs, self._schedule.evaluations)
+            evaluations = self._evaluation_epochs
             while state.epoch < self._schedule.epochs:
                 self._run_epoch(state.epoch)
                 state.epoch += 1
@@ -274,7 +270,7 @@ class Training:
             point["train"] = total(values[:, ~heldout]).tolist()
         return point
 
-    def _results(self, state: _State) -> list[RunResult]:
+    def _results(self, state: State) -> list[RunResult]:
         """The final numbers are measured on the sets themselves, in the order a scenario gives."""
         measure, train = self.task.measure, self.task.train
         found = measured(self.ensemble, self.task, self.configs)
@@ -299,7 +295,7 @@ class Training:
         """As many as results depend on."""
         return self.threads if self._device.type == "cpu" else None
 
-    def _progress(self, state: _State) -> TrainingProgress:
+    def _progress(self, state: State) -> TrainingProgress:
         point = state.history[-1]
         return TrainingProgress(
             state.epoch,
@@ -311,23 +307,20 @@ class Training:
             self._measured,
         )
 
-    def _save(self, state: _State) -> None:
+    def _save(self, state: State) -> None:
         assert self._save_to is not None
         meta = {
             "runs": [config.identity for config in self.configs],
             "learned": self.task.measure.learned,
             "threads": self._counted_threads(),
-            "epoch": state.epoch,
-            "seconds": state.seconds,
-            "history": state.history,
-        }
+        } | state.as_dict()
         checkpoint.write(self._save_to, self.ensemble.tensors() | {"losses": self._losses}, meta)
 
-    def _resume(self) -> _State:
-        if self._save_to is None or not self._save_to.exists():
-            return _State()
+    def _resume(self) -> State:
+        if self._save_to is None or not os.path.lexists(self._save_to):
+            return State()
         tensors, meta = checkpoint.read(self._save_to)
-        if meta["runs"] != [config.identity for config in self.configs]:
+        if meta.get("runs") != [config.identity for config in self.configs]:
             raise ValueError(
                 f"{self._save_to}: was saved by other runs; remove it or choose another path"
             )
@@ -337,11 +330,6 @@ class Training:
                 f"as another patch autoencoder than the one that lies beside the pictures now; put "
                 f"that one back, or remove the checkpoint"
             )
-        if any(self._measured not in point for point in meta["history"]):
-            raise ValueError(
-                f"{self._save_to}: began without {self._measured} being measured; compare what was "
-                f"measured then, or remove the checkpoint to begin anew"
-            )
         # One that was saved before threads were counted does not tell.
         began = meta.get("threads", self._counted_threads())
         if began != self._counted_threads():
@@ -349,10 +337,24 @@ class Training:
                 f"{self._save_to}: began with {began} threads, and would end in other results with "
                 f"{self.threads}; go on with as many, or remove the checkpoint"
             )
-        self._run_epoch(0)  # makes the tensors of the optimiser, which are then overwritten
-        self._losses.copy_(tensors.pop("losses"))
-        self.ensemble.load(tensors)
-        return _State(meta["epoch"], meta["seconds"], meta["history"])
+        columns = {"loss", self._measured}
+        if self._metric == "train":
+            columns.add("train")
+        if (self._curve_rows >= self.task.train).any():
+            columns.add("heldout")
+        members = len(self.configs)
+        try:
+            state = read_state(
+                meta, self._schedule.epochs, self._evaluation_epochs, columns, members
+            )
+            self._run_epoch(0)  # makes the tensors of the optimiser, which are then overwritten
+            self._losses.copy_(require_like("losses", tensors.pop("losses", None), self._losses))
+            self.ensemble.load(tensors)
+        except ValueError as error:
+            raise ValueError(
+                f"{self._save_to}: {error}; remove it to begin this training anew"
+            ) from error
+        return state
 
 
 def build_network(config: Config, task: Task, *, to_train: bool = True) -> nn.Module:
@@ -369,8 +371,9 @@ def _compile_options() -> dict[str, Any]:
     return {"deterministic": True} if hasattr(config, "deterministic") else {}
 
 
-def _evaluation_epochs(epochs: int, evaluations: int) -> set[int]:
-    return {round(epochs * (i + 1) / evaluations) for i in range(evaluations)} | {epochs}
+def _evaluation_epochs(epochs: int, evaluations: int) -> list[int]:
+    spread = {round(epochs * (i + 1) / evaluations) for i in range(evaluations)}
+    return sorted((spread | {epochs}) - {0})
 
 
 def _evenly(task: Task) -> Tensor:

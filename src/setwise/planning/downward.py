@@ -15,7 +15,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 
+from setwise.files import scratch_folder
 from setwise.planning import limited
 
 EXECUTABLE_VARIABLE = "SETWISE_FAST_DOWNWARD"
@@ -93,8 +93,7 @@ def search(
     program = find_executable(executable)
     evaluator = heuristic if "(" in heuristic else f"{heuristic}()"
     command = [str(program), "--search", f"astar({evaluator})", "--internal-plan-file", "plan"]
-    with tempfile.TemporaryDirectory(prefix="setwise-", ignore_cleanup_errors=True) as name:
-        directory = Path(name)
+    with scratch_folder() as directory:
         (directory / "found_plans").mkdir()  # where the planner of the extra writes
         start = time.monotonic()
         code = _run(command, task, directory, seconds, memory_mb)

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from setwise.files import require_name
 from setwise.planning.validate import legal_state
 from setwise.worlds import World
 from setwise.worlds.rows import row_keys
@@ -149,10 +150,7 @@ def _problem(item: Any, world: World, place: str, number: int) -> Problem:
     name = item.get("name", f"{world.name}-{number:02d}")
     if not isinstance(name, str):
         raise ValueError(f"{place}: name: expected a text, got {name!r:.60}")
-    if not name.strip() or not name.isprintable() or set(name) & set("/\\"):
-        raise ValueError(
-            f"{place}: name: expected one that files can have, without / and \\, got {name!r:.60}"
-        )
+    require_name(f"{place}: name", name)
     ends = []
     for end in ("init", "goal"):
         if end not in item:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from setwise.files import scratch_folder
 from setwise.planning import sas
 from setwise.planning.downward import Outcome, Search, search
 from setwise.planning.graph import LatentGraph, latent_graph
@@ -81,7 +84,8 @@ class LatentPlanner:
 
     All states are encoded and the operators written once, in a temporary directory under
     ``directory``, which needs room for the text twice; close the planner, or use it in a ``with``,
-    to remove it. ``codes`` [S, L] are those of all states, ``graph`` what the planner searches.
+    to remove it. What is left of one that was killed, the next one there removes. ``codes`` [S, L]
+    are those of all states, ``graph`` what the planner searches.
     """
 
     def __init__(
@@ -100,15 +104,18 @@ class LatentPlanner:
         self._states_per_node = self.graph.states_per_node()
         clock.lap("graph")
         self._variables = sas.variables_of(self.graph, encoding)
-        self._directory = tempfile.TemporaryDirectory(prefix="setwise-latplan-", dir=directory)
-        self._operators = Path(self._directory.name) / "operators"
+        temporary = ExitStack()
+        self._directory = temporary.enter_context(scratch_folder(directory))
+        # Called by `close`, or once nobody has the planner any more.
+        self._remove = weakref.finalize(self, temporary.close)
+        self._operators = self._directory / "operators"
         with self._operators.open("wb") as file:
             sas.write_operators(file, self._variables, self.graph.edges)
         clock.lap("write")
         self.seconds = clock.seconds
 
     def close(self) -> None:
-        self._directory.cleanup()
+        self._remove()
 
     def __enter__(self) -> LatentPlanner:
         return self
@@ -149,7 +156,7 @@ class LatentPlanner:
                 reason = f"no known state has its code; the nearest one differs in {distance} bits"
                 return _without_plan(outcome, reason, None, clock)
             nodes.append(node)
-        with tempfile.TemporaryDirectory(dir=self._directory.name) as place:
+        with tempfile.TemporaryDirectory(dir=self._directory) as place:
             task = Path(place) / "task.sas"
             sas.write_task(task, self._variables, self._operators, len(self.graph.edges), *nodes)
             clock.lap("write")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from setwise import environment
+from setwise.files import file_in
 from setwise.planning.latent import device_of
 from setwise.planning.learned import LearnedSpace
 from setwise.planning.pictures import crossfade, write_animation, write_strip
@@ -34,7 +35,8 @@ def write_pictures(
 
     # A suffix for each: no name of a problem can then lead to the file of another.
     kind = "png" if world.photographic else "gif"
-    strip, animation = folder / f"{name}-strip.png", folder / f"{name}-animation.{kind}"
+    strip = file_in(folder, name, "-strip.png")
+    animation = file_in(folder, name, f"-animation.{kind}")
     write_strip(strip, pictures, captions, wrong=wrong)
     write_animation(animation, pictures, captions, wrong=wrong, between=between)
     return strip, animation

@@ -65,7 +65,7 @@ def finished(
 
 def _recorded(table: str, results: Path) -> set[Done]:
     """What was done, not its name: fields that a later version adds take their defaults."""
-    return {_done(record["config"]) for record in records.read(results / f"{table}.jsonl")}
+    return records.read_as(results / f"{table}.jsonl", _done)
 
 
 def _left(

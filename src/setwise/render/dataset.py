@@ -6,7 +6,6 @@ neither the number of processes nor a restart nor the order of the states change
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import threading
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from setwise.data.checks import require_int
+from setwise.files import alone
 from setwise.render import files
 from setwise.render.backends import (
     RendererName,
@@ -77,7 +77,7 @@ def render_states(
     workers = _cores() if workers is None else workers
     require_int("workers", workers, 1)
     version = renderer_version(settings.renderer, blender)
-    with _alone_in(folder):
+    with alone(folder / ".lock", "drawing into it"):
         files.prepare(folder, asdict(settings) | {"version": version})
         missing = [rank for rank in ranks if not files.finished(folder, rank)]
         first = len(ranks) - len(missing) + 1
@@ -189,18 +189,3 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Keep other processes from drawing into the folder; a killed one no longer does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RuntimeError(f"another process is drawing into {folder}") from error
-        yield
-    finally:
-        os.close(handle)

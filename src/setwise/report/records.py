@@ -24,6 +24,7 @@ _WORDS: dict[type | tuple[type, ...], str] = {
     NUMBER_OR_NOTHING: "a number or null",
     TEXT_OR_NOTHING: "a text or null",
 }
+_MOST_DECIMALS = 17  # which no float64 has more of
 HELDOUT = "heldout"  # the metric of examples that were not trained on, if there are such
 
 # What is needed of a record, of its environment and of its config; there may be more.
@@ -70,11 +71,13 @@ def read_sheet(path: Path) -> Sheet:
     sheet = Sheet.read(path)
     try:
         require(vars(sheet), _SHEET)
+        _check_decimals(sheet.decimals)
         require(sheet.scenarios, dict.fromkeys(sheet.scenarios, str))
         for style in sheet.losses.values():
             require(vars(style), {"symbol": str, "label": str})
         if sheet.reference is not None:
             require(vars(sheet.reference), _REFERENCE)
+            _check_decimals(sheet.reference.decimals)
             for numbers in sheet.reference.values.values():
                 require(numbers, dict.fromkeys(numbers, NUMBER))
         if sheet.name != path.stem:
@@ -82,6 +85,11 @@ def read_sheet(path: Path) -> Sheet:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: not the sheet of an experiment: {error}") from error
     return sheet
+
+
+def _check_decimals(decimals: int) -> None:
+    if not 0 <= decimals <= _MOST_DECIMALS:
+        raise ValueError(f"decimals: expected 0 to {_MOST_DECIMALS}, got {decimals}")
 
 
 def require(record: Any, kinds: Kinds) -> None:
@@ -97,8 +105,9 @@ def require(record: Any, kinds: Kinds) -> None:
         if name not in record:
             raise ValueError(f"{name}: is missing")
         value = record[name]
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if not isinstance(value, kind) or not finite:
+        # Python takes a truth value for a whole number.
+        wrong = isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value))
+        if not isinstance(value, kind) or wrong:
             raise ValueError(f"{name}: expected {_WORDS[kind]}, got {str(value)[:40]}")
 
 

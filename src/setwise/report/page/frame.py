@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 from markupsafe import Markup
 
+from setwise.files import require_regular
 from setwise.report.page.markup import render
 
 
@@ -47,6 +50,20 @@ def page(title: str, introduction: str, sections: Sequence[Section]) -> str:
         style=style,
         script=script,
     )
+
+
+def require_page(path: Path) -> None:
+    """Refuse to write over a file that is no page of ours; a free place is fine."""
+    if not os.path.lexists(path):
+        return
+    require_regular(path)
+    beginning = page("", "", []).partition("sha256-")[0].encode()
+    with path.open("rb") as file:
+        if file.read(len(beginning)) != beginning:
+            raise ValueError(
+                f"{path}: is there already and is no page of setwise; choose another name, or "
+                f"remove it"
+            )
 
 
 def _own(name: str) -> Markup:
