@@ -17,11 +17,14 @@ from setwise.losses import (
     OrderedCrossEntropyLoss,
     SetAverageLoss,
     SetCrossEntropyLoss,
+    SetLikelihoodLoss,
     assignment_cross_entropy,
     hausdorff,
     ordered_cross_entropy,
+    rising_exclusivity,
     set_average,
     set_cross_entropy,
+    set_likelihood,
 )
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Poisson",
     "SetAverageLoss",
     "SetCrossEntropyLoss",
+    "SetLikelihoodLoss",
     "assignment_cross_entropy",
     "hausdorff",
     "losses",
@@ -44,8 +48,10 @@ __all__ = [
     "metrics",
     "ordered_cross_entropy",
     "pad_sets",
+    "rising_exclusivity",
     "set_average",
     "set_cross_entropy",
+    "set_likelihood",
     "shuffle_sets",
     "unpad_sets",
 ]

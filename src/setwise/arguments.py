@@ -146,6 +146,36 @@ def check_flag(name: str, given: object) -> None:
         raise TypeError(f"{name}: expected True or False, got {given!r}")
 
 
+def check_number(name: str, given: object, low: float, high: float) -> float:
+    # As a tuple: torch.compile of PyTorch 2.8 knows no union.
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise TypeError(f"{name}: expected a number, got {type(given).__name__}")
+    if not low <= given <= high:
+        raise ValueError(f"{name}: must lie between {low:g} and {high:g}, got {given!r}")
+    return float(given)
+
+
+def check_presence(presence: Tensor | None, input: Tensor, sets: Sets) -> Tensor | None:
+    """The logits of outputs' existence as [B, N]; 0 for those that are not valid."""
+    if presence is None:
+        return None
+    if not isinstance(presence, Tensor):
+        raise TypeError(f"presence: expected a torch.Tensor, got {type(presence).__name__}")
+    if presence.dtype not in _FLOATS:
+        raise TypeError(f"presence: expected a floating-point tensor, got {presence.dtype}")
+    if presence.device != input.device:
+        raise ValueError(f"presence: on {presence.device}, but input is on {input.device}")
+    if presence.shape != input.shape[:-1]:
+        raise ValueError(
+            f"presence: one logit per output is expected, shape {tuple(input.shape[:-1])}, got "
+            f"{tuple(presence.shape)}"
+        )
+    dtype = sets.compute_dtype()
+    logits, _ = _flatten(presence.unsqueeze(-1), dtype, sets.lead, sets.output_valid)
+    values.require_finite("presence", logits)
+    return logits.squeeze(-1)
+
+
 def _check_features(features: Features | None, width: int) -> Features:
     if features is None:
         # Compilers may know a width only as a symbol, which cannot be looked up.

@@ -31,8 +31,9 @@ MODULES = {
     sw.SetAverageLoss: sw.set_average,
     sw.HausdorffLoss: sw.hausdorff,
     sw.AssignmentCrossEntropyLoss: sw.assignment_cross_entropy,
+    sw.SetLikelihoodLoss: sw.set_likelihood,
 }
-CALL_ARGUMENTS = {"input", "target", "input_valid", "target_valid", "weight"}
+CALL_ARGUMENTS = {"input", "target", "input_valid", "target_valid", "weight", "presence"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -71,6 +72,10 @@ OTHERS: dict[str, Any] = {
     "temperature": 0.5,
     "directed": False,
     "return_matching": True,
+    "method": "bethe",
+    "exclusivity": 0.5,
+    "presence_weight": 2.0,
+    "return_settled": True,
     "reduction": "none",
     "impl": "chunked",
     "skip_negligible": False,

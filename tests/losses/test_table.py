@@ -21,6 +21,7 @@ OURS = {
     "set_average": "A1H",
     "hausdorff": "H1H",
     "assignment_cross_entropy": "AH",
+    "set_likelihood": "LH",
 }
 
 

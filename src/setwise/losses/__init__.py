@@ -1,6 +1,7 @@
 """Losses between a set of outputs and a set of targets: functions, modules, and their table."""
 
 from setwise.losses.assignment import assignment_cross_entropy
+from setwise.losses.exclusivity import rising_exclusivity
 from setwise.losses.hausdorff import hausdorff
 from setwise.losses.modules import (
     AssignmentCrossEntropyLoss,
@@ -8,11 +9,13 @@ from setwise.losses.modules import (
     OrderedCrossEntropyLoss,
     SetAverageLoss,
     SetCrossEntropyLoss,
+    SetLikelihoodLoss,
     SetLoss,
 )
 from setwise.losses.ordered import ordered_cross_entropy
 from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
+from setwise.losses.set_likelihood import set_likelihood
 from setwise.losses.table import LOSSES, Loss, find_loss, register_loss
 
 __all__ = [
@@ -23,12 +26,15 @@ __all__ = [
     "OrderedCrossEntropyLoss",
     "SetAverageLoss",
     "SetCrossEntropyLoss",
+    "SetLikelihoodLoss",
     "SetLoss",
     "assignment_cross_entropy",
     "find_loss",
     "hausdorff",
     "ordered_cross_entropy",
     "register_loss",
+    "rising_exclusivity",
     "set_average",
     "set_cross_entropy",
+    "set_likelihood",
 ]

@@ -27,6 +27,7 @@ from setwise.losses.hausdorff import hausdorff
 from setwise.losses.ordered import ordered_cross_entropy
 from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
+from setwise.losses.set_likelihood import Method, set_likelihood
 
 
 class SetLoss(nn.Module):
@@ -74,13 +75,17 @@ class SetLoss(nn.Module):
         input_valid: Tensor | None = None,
         target_valid: Tensor | None = None,
         weight: Tensor | None = None,
+        presence: Tensor | None = None,
     ) -> Any:
+        # A loss of one's own need not know of presence.
+        rest = {} if presence is None else {"presence": presence}
         return type(self).function(
             input,
             target,
             input_valid=input_valid,
             target_valid=target_valid,
             weight=weight,
+            **rest,
             **{name: getattr(self, name) for name in self.settings},
         )
 
@@ -161,3 +166,25 @@ class AssignmentCrossEntropyLoss(SetLoss):
     ) -> None:
         super().__init__(features, reduction=reduction)
         self.return_matching = return_matching
+
+
+class SetLikelihoodLoss(SetLoss):
+    """See :func:`setwise.set_likelihood`."""
+
+    function = staticmethod(set_likelihood)
+
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        method: Method = "auto",
+        exclusivity: float | Tensor | None = None,
+        presence_weight: float = 1.0,
+        return_settled: bool = False,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(features, reduction=reduction)
+        self.method = method
+        self.exclusivity = exclusivity
+        self.presence_weight = presence_weight
+        self.return_settled = return_settled
