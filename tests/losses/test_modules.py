@@ -33,7 +33,15 @@ MODULES = {
     sw.AssignmentCrossEntropyLoss: sw.assignment_cross_entropy,
     sw.SetLikelihoodLoss: sw.set_likelihood,
 }
-CALL_ARGUMENTS = {"input", "target", "input_valid", "target_valid", "weight", "presence"}
+CALL_ARGUMENTS = {
+    "input",
+    "target",
+    "input_valid",
+    "target_valid",
+    "weight",
+    "presence",
+    "matching_cost",
+}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -44,7 +52,7 @@ def test_modules_mirror_their_functions(module: Any) -> None:
     constructor = inspect.signature(module).parameters
     assert {name: p.default for name, p in constructor.items()} == options
     forward = inspect.signature(module.forward).parameters
-    assert set(forward) - {"self"} == CALL_ARGUMENTS
+    assert set(forward) - {"self"} == CALL_ARGUMENTS & set(parameters)
     z, x, lengths = _arguments()
     expected = MODULES[module](z, x, FEATURES, target_valid=lengths)
     assert module(FEATURES)(z, x, target_valid=lengths) == expected

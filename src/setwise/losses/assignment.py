@@ -7,10 +7,11 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_flag
+from setwise.arguments import Reduction, Sets, check_call, check_flag
 from setwise.features import Features
-from setwise.kernels.assignment import UNMATCHED, assign
-from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
+from setwise.kernels.assignment import assign
+from setwise.losses.matched import finish_matched, matching_costs
+from setwise.losses.presence import Presence, check_call_of_presence
 
 
 @overload
@@ -20,6 +21,9 @@ def assignment_cross_entropy(
     features: Features | None = None,
     *,
     return_matching: Literal[False] = False,
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
+    matching_cost: Features | Tensor | None = None,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -34,6 +38,9 @@ def assignment_cross_entropy(
     features: Features | None = None,
     *,
     return_matching: Literal[True],
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
+    matching_cost: Features | Tensor | None = None,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -47,6 +54,9 @@ def assignment_cross_entropy(
     features: Features | None = None,
     *,
     return_matching: bool = False,
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
+    matching_cost: Features | Tensor | None = None,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -61,9 +71,19 @@ def assignment_cross_entropy(
     there. With ``return_matching=True`` the result is a pair ``(loss, matching)``, where
     ``matching`` [*, M] holds the index of each target's output, or -1.
 
-    A set without targets costs 0. Each target needs an output of its own: a set with more targets
-    than outputs costs infinity, and its matching covers as many targets as it can. A cost that is
-    NaN or infinite raises ValueError, on any device.
+    With ``presence``, logits [*, N] of the outputs' existence, an output that is matched costs
+    ``-log c_j`` and any other ``-log(1 - c_j)``, as in object detectors (Carion et al., 2020):
+
+    .. math:: \min_\pi \sum_i \bigl( w_i H(x_i, y_{\pi(i)}) - \ln c_{\pi(i)} \bigr)
+        - \sum_{j \notin \pi} \ln (1 - c_j)
+
+    ``presence_weight`` multiplies these two. The matching is the best by the loss itself, unless
+    ``matching_cost`` says otherwise: other :class:`Features` of the same width, for instance with
+    other weights, or a tensor of costs [*, M, N], which then decides alone.
+
+    A set without targets costs 0, or the absence of all outputs. Each target needs an output of its
+    own: a set with more targets than outputs costs infinity, and its matching covers as many
+    targets as it can. A cost that is NaN or infinite raises ValueError, on any device.
 
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -73,15 +93,44 @@ def assignment_cross_entropy(
     """
     check_flag("return_matching", return_matching)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    exists = check_call_of_presence(presence, presence_weight, input, sets)
     targets, outputs = sets.masks()
     with torch.no_grad():
-        pairwise = pairwise_costs(sets)
-        if sets.weight is not None:
-            pairwise = pairwise * sets.weight.unsqueeze(-1)
-        matching = assign(pairwise, targets, outputs)
-    costs = matched_costs(sets, matching.clamp(min=0)).masked_fill(matching == UNMATCHED, 0.0)
-    too_few = targets.sum(dim=-1) > outputs.sum(dim=-1)
-    loss = finish(sets, weighted(sets, costs).sum(dim=-1), reduction, too_few)
+        matching = assign(_costs_to_match(sets, exists, matching_cost), targets, outputs)
+    loss = finish_matched(sets, matching, exists, reduction)
     if not return_matching:
         return loss
     return loss, matching[:, : target.shape[-2]].reshape(target.shape[:-1])
+
+
+def _costs_to_match(
+    sets: Sets, presence: Presence | None, given: Features | Tensor | None
+) -> Tensor:
+    """What a matching is the best by: [B, M, N]."""
+    if isinstance(given, Tensor):
+        return _check_costs(given, sets)
+    if given is not None:
+        if not isinstance(given, Features):
+            raise TypeError(
+                f"matching_cost: expected Features(...), a tensor of costs [*, M, N] or None, got "
+                f"{type(given).__name__}"
+            )
+        if given.width != sets.features.width:
+            raise ValueError(
+                f"matching_cost: {given} describes {given.width} features, but elements have "
+                f"{sets.features.width}"
+            )
+        sets = sets._replace(features=given)
+    return matching_costs(sets, presence)
+
+
+def _check_costs(costs: Tensor, sets: Sets) -> Tensor:
+    shape = (*sets.lead, sets.target.shape[1], sets.logits.shape[1])
+    if costs.shape != shape or not costs.is_floating_point():
+        raise ValueError(
+            f"matching_cost: expected floating-point costs of shape {shape}, got "
+            f"{tuple(costs.shape)} of {costs.dtype}"
+        )
+    if costs.device != sets.logits.device:
+        raise ValueError(f"matching_cost: on {costs.device}, but input is on {sets.logits.device}")
+    return costs.reshape(-1, *shape[-2:])

@@ -77,34 +77,45 @@ class SetLoss(nn.Module):
         weight: Tensor | None = None,
         presence: Tensor | None = None,
     ) -> Any:
-        # A loss of one's own need not know of presence.
-        rest = {} if presence is None else {"presence": presence}
-        return type(self).function(
-            input,
-            target,
-            input_valid=input_valid,
-            target_valid=target_valid,
-            weight=weight,
-            **rest,
-            **{name: getattr(self, name) for name in self.settings},
-        )
+        arguments = {"input_valid": input_valid, "target_valid": target_valid, "weight": weight}
+        return self._call(input, target, **arguments, presence=presence)
+
+    def _call(self, input: Tensor, target: Tensor, *, presence: Tensor | None, **rest: Any) -> Any:
+        if presence is not None:  # of which a loss of one's own need not know
+            rest["presence"] = presence
+        settings = {name: getattr(self, name) for name in self.settings}
+        return type(self).function(input, target, **rest, **settings)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.settings)
 
 
-class OrderedCrossEntropyLoss(SetLoss):
+class _PresenceLoss(SetLoss):
+    """Losses of ours: what presence weighs is a setting of each."""
+
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        presence_weight: float = 1.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(features, reduction=reduction)
+        self.presence_weight = presence_weight
+
+
+class OrderedCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.ordered_cross_entropy`."""
 
     function = staticmethod(ordered_cross_entropy)
 
 
-class SetCrossEntropyLoss(SetLoss):
+class SetCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.set_cross_entropy`.
 
     >>> SetCrossEntropyLoss(temperature=0.5)
-    SetCrossEntropyLoss(features=None, temperature=0.5, reduction='mean', impl='auto',
-    skip_negligible=True)
+    SetCrossEntropyLoss(features=None, temperature=0.5, presence_weight=1.0, reduction='mean',
+    impl='auto', skip_negligible=True)
     """
 
     function = staticmethod(set_cross_entropy)
@@ -114,17 +125,18 @@ class SetCrossEntropyLoss(SetLoss):
         features: Features | None = None,
         *,
         temperature: float | Tensor = 1.0,
+        presence_weight: float = 1.0,
         reduction: Reduction = "mean",
         impl: Impl = "auto",
         skip_negligible: bool = True,
     ) -> None:
-        super().__init__(features, reduction=reduction)
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.temperature = temperature
         self.impl = impl
         self.skip_negligible = skip_negligible
 
 
-class _NearestLoss(SetLoss):
+class _NearestLoss(_PresenceLoss):
     """What the losses of nearest outputs share: their settings."""
 
     def __init__(
@@ -132,10 +144,11 @@ class _NearestLoss(SetLoss):
         features: Features | None = None,
         *,
         directed: bool = True,
+        presence_weight: float = 1.0,
         reduction: Reduction = "mean",
         impl: Impl = "auto",
     ) -> None:
-        super().__init__(features, reduction=reduction)
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.directed = directed
         self.impl = impl
 
@@ -152,7 +165,7 @@ class HausdorffLoss(_NearestLoss):
     function = staticmethod(hausdorff)
 
 
-class AssignmentCrossEntropyLoss(SetLoss):
+class AssignmentCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.assignment_cross_entropy`."""
 
     function = staticmethod(assignment_cross_entropy)
@@ -162,13 +175,29 @@ class AssignmentCrossEntropyLoss(SetLoss):
         features: Features | None = None,
         *,
         return_matching: bool = False,
+        presence_weight: float = 1.0,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(features, reduction=reduction)
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.return_matching = return_matching
 
+    def forward(
+        self,
+        input: Tensor,
+        target: Tensor,
+        *,
+        input_valid: Tensor | None = None,
+        target_valid: Tensor | None = None,
+        weight: Tensor | None = None,
+        presence: Tensor | None = None,
+        matching_cost: Features | Tensor | None = None,
+    ) -> Any:
+        arguments = {"input_valid": input_valid, "target_valid": target_valid, "weight": weight}
+        rest = {**arguments, "matching_cost": matching_cost}
+        return self._call(input, target, **rest, presence=presence)
 
-class SetLikelihoodLoss(SetLoss):
+
+class SetLikelihoodLoss(_PresenceLoss):
     """See :func:`setwise.set_likelihood`."""
 
     function = staticmethod(set_likelihood)
@@ -179,12 +208,11 @@ class SetLikelihoodLoss(SetLoss):
         *,
         method: Method = "auto",
         exclusivity: float | Tensor | None = None,
-        presence_weight: float = 1.0,
         return_settled: bool = False,
+        presence_weight: float = 1.0,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(features, reduction=reduction)
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.method = method
         self.exclusivity = exclusivity
-        self.presence_weight = presence_weight
         self.return_settled = return_settled

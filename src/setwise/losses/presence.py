@@ -31,6 +31,10 @@ class Presence(NamedTuple):
     logits: Tensor
     weight: float
 
+    def probabilities(self) -> Tensor:
+        """[B, N]"""
+        return self.logits.sigmoid()
+
     def odds(self) -> Tensor:
         """What the use of an output gains over leaving it out: [B, N]."""
         return self.weight * self.logits

@@ -18,7 +18,8 @@ from setwise.arguments import (
 from setwise.features import Features
 from setwise.kernels.matchings import log_sum_of_matchings
 from setwise.kernels.permanent import MOST_TARGETS
-from setwise.losses.costs import finish, lacks_outputs, pairwise_costs
+from setwise.losses.costs import finish, lacks_outputs
+from setwise.losses.matched import matching_costs
 from setwise.losses.presence import Presence, check_call_of_presence, too_few_outputs
 
 Method = Literal["auto", "exact", "bethe"]
@@ -147,9 +148,7 @@ def matching_problem(
     exclusivity: float | Tensor | None = None,
 ) -> Problem:
     """Check the options of a call, and put its costs into a problem."""
-    scores = -pairwise_costs(sets)
-    if sets.weight is not None:
-        scores = scores * sets.weight.unsqueeze(-1)
+    scores = -matching_costs(sets, None)
     odds = scores.new_zeros(sets.logits.shape[:2]) if presence is None else presence.odds()
     shared = _check_exclusivity(exclusivity, scores)
     chosen = _choose(method, sets.target.shape[1], sets.logits.shape[1], shared is not None)
