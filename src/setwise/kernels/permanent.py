@@ -87,7 +87,9 @@ def log_permanent(
     at_once = max(1, STORED // ((max(M, N) - M + 1) * 2**M))
     split = (t.split(at_once) for t in (scores, rows, columns))
     parts = [
-        log_permanent_and_marginals(*part) if record else (_sum_up(*part).value, part[0][:, :0])
+        log_permanent_and_marginals(*part)
+        if record
+        else (sum_over_subsets(*part).value, part[0][:, :0])
         for part in zip(*split, strict=True)
     ]
     values, marginals = zip(*parts, strict=True)
@@ -99,7 +101,7 @@ def log_permanent_and_marginals(
 ) -> tuple[Tensor, Tensor]:
     """Both, of sets that are worked on together, by operations that have derivatives."""
     _, M, N = scores.shape
-    value, total, padded, ways = _sum_up(scores, rows, columns)
+    value, total, padded, ways = sum_over_subsets(scores, rows, columns)
     tables = levels(M, scores.device)
     rest = {M: torch.zeros_like(total).unsqueeze(0)}
     marginals: list[Tensor] = []
@@ -129,7 +131,7 @@ class Sum(NamedTuple):
     ways: list[dict[int, Tensor]]  # after each output, by size: [subsets, B]
 
 
-def _sum_up(scores: Tensor, rows: Tensor, columns: Tensor) -> Sum:
+def sum_over_subsets(scores: Tensor, rows: Tensor, columns: Tensor) -> Sum:
     """The sets come last here: then a step reads and writes long rows."""
     B, M, N = scores.shape
     size = max(M, N)

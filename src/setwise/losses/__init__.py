@@ -3,6 +3,7 @@
 from setwise.losses.assignment import assignment_cross_entropy
 from setwise.losses.exclusivity import rising_exclusivity
 from setwise.losses.hausdorff import hausdorff
+from setwise.losses.matchings import matching_marginals, most_likely_matching, sample_matchings
 from setwise.losses.modules import (
     AssignmentCrossEntropyLoss,
     HausdorffLoss,
@@ -31,9 +32,12 @@ __all__ = [
     "assignment_cross_entropy",
     "find_loss",
     "hausdorff",
+    "matching_marginals",
+    "most_likely_matching",
     "ordered_cross_entropy",
     "register_loss",
     "rising_exclusivity",
+    "sample_matchings",
     "set_average",
     "set_cross_entropy",
     "set_likelihood",
