@@ -18,7 +18,11 @@ from setwise.losses import (
     SetAverageLoss,
     SetCrossEntropyLoss,
     SetLikelihoodLoss,
+    StableMatchingCrossEntropyLoss,
+    TransportCrossEntropyLoss,
     assignment_cross_entropy,
+    chamfer,
+    earth_movers,
     hausdorff,
     matching_marginals,
     most_likely_matching,
@@ -28,6 +32,8 @@ from setwise.losses import (
     set_average,
     set_cross_entropy,
     set_likelihood,
+    stable_matching_cross_entropy,
+    transport_cross_entropy,
 )
 
 __all__ = [
@@ -44,7 +50,11 @@ __all__ = [
     "SetAverageLoss",
     "SetCrossEntropyLoss",
     "SetLikelihoodLoss",
+    "StableMatchingCrossEntropyLoss",
+    "TransportCrossEntropyLoss",
     "assignment_cross_entropy",
+    "chamfer",
+    "earth_movers",
     "hausdorff",
     "losses",
     "mask_sets",
@@ -59,6 +69,8 @@ __all__ = [
     "set_cross_entropy",
     "set_likelihood",
     "shuffle_sets",
+    "stable_matching_cross_entropy",
+    "transport_cross_entropy",
     "unpad_sets",
 ]
 __version__ = "0.1.0"

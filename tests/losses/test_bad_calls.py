@@ -22,7 +22,8 @@ Call = dict[str, Any]
 Changes = Mapping[str, Callable[[Any], object]]
 
 ENGINES = (sw.set_cross_entropy, sw.set_average, sw.hausdorff)
-OTHERS = (sw.ordered_cross_entropy, sw.assignment_cross_entropy, sw.set_likelihood)
+MATCHING = (sw.assignment_cross_entropy, sw.stable_matching_cross_entropy)
+OTHERS = (sw.ordered_cross_entropy, *MATCHING, sw.set_likelihood, sw.transport_cross_entropy)
 LOSSES: dict[str, Callable[..., Any]] = {loss.__name__: loss for loss in (*ENGINES, *OTHERS)}
 REALS = Features(Gaussian(2, scale=0.5))
 FAMILIES = (
@@ -146,6 +147,7 @@ CHANGES: Mapping[str, Changes] = {
     "weight": {**TENSORS, **WRONG_SHAPES, **WEIGHTS},
     "presence": {**TENSORS, **WRONG_SHAPES, **PRESENCES},
     "presence_weight": instead(-1.0, NAN, INF, "1.0", True, None),
+    "missing_cost": instead(0, -1.0, NAN, INF, "1.0", True),
     "method": instead("fast", "Exact", None, True),
     "exclusivity": instead(-0.1, 1.1, NAN, "1.0", True, torch.ones(1), torch.tensor(2.0)),
     "features": instead(Bernoulli(3), [Bernoulli(3)], Features, "x", 3, Features(Bernoulli(40))),

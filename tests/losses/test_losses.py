@@ -24,6 +24,8 @@ LOSSES = [
     sw.hausdorff,
     sw.assignment_cross_entropy,
     sw.set_likelihood,
+    sw.stable_matching_cross_entropy,
+    sw.transport_cross_entropy,
 ]
 X = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
 Y1 = sw.Features(sw.Bernoulli(2)).from_probs(torch.tensor([[0.1, 0.5], [0.1, 0.5]]))

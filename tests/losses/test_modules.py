@@ -32,6 +32,8 @@ MODULES = {
     sw.HausdorffLoss: sw.hausdorff,
     sw.AssignmentCrossEntropyLoss: sw.assignment_cross_entropy,
     sw.SetLikelihoodLoss: sw.set_likelihood,
+    sw.StableMatchingCrossEntropyLoss: sw.stable_matching_cross_entropy,
+    sw.TransportCrossEntropyLoss: sw.transport_cross_entropy,
 }
 CALL_ARGUMENTS = {
     "input",
@@ -81,6 +83,7 @@ OTHERS: dict[str, Any] = {
     "directed": False,
     "return_matching": True,
     "method": "bethe",
+    "missing_cost": 2.0,
     "exclusivity": 0.5,
     "presence_weight": 2.0,
     "return_settled": True,

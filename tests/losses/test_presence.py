@@ -17,7 +17,14 @@ from matchings import injections
 from strategies import Call, calls, pairwise_costs
 
 ROWS = [sw.set_cross_entropy, sw.set_average, sw.hausdorff]
-EVERY = [*ROWS, sw.ordered_cross_entropy, sw.assignment_cross_entropy, sw.set_likelihood]
+EVERY = [
+    *ROWS,
+    sw.ordered_cross_entropy,
+    sw.assignment_cross_entropy,
+    sw.stable_matching_cross_entropy,
+    sw.transport_cross_entropy,
+    sw.set_likelihood,
+]
 
 
 def _presence(call: Call) -> Tensor:

@@ -18,6 +18,7 @@ SET_LOSSES = [
     sw.hausdorff,
     sw.assignment_cross_entropy,
     sw.set_likelihood,
+    sw.stable_matching_cross_entropy,
 ]
 LOSSES = [*SET_LOSSES, sw.ordered_cross_entropy]
 # Undirected variants and a temperature are losses of their own here.
@@ -27,6 +28,7 @@ VARIANTS = [
     (sw.set_average, {"directed": False}),
     (sw.hausdorff, {"directed": False}),
     (sw.set_likelihood, {"exclusivity": 0.6}),
+    (sw.transport_cross_entropy, {"missing_cost": 2.0}),
 ]
 
 

@@ -12,12 +12,17 @@ from setwise.losses.modules import (
     SetCrossEntropyLoss,
     SetLikelihoodLoss,
     SetLoss,
+    StableMatchingCrossEntropyLoss,
+    TransportCrossEntropyLoss,
 )
 from setwise.losses.ordered import ordered_cross_entropy
+from setwise.losses.points import chamfer, earth_movers
 from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
 from setwise.losses.set_likelihood import set_likelihood
+from setwise.losses.stable_matching import stable_matching_cross_entropy
 from setwise.losses.table import LOSSES, Loss, find_loss, register_loss
+from setwise.losses.transport import transport_cross_entropy
 
 __all__ = [
     "LOSSES",
@@ -29,7 +34,11 @@ __all__ = [
     "SetCrossEntropyLoss",
     "SetLikelihoodLoss",
     "SetLoss",
+    "StableMatchingCrossEntropyLoss",
+    "TransportCrossEntropyLoss",
     "assignment_cross_entropy",
+    "chamfer",
+    "earth_movers",
     "find_loss",
     "hausdorff",
     "matching_marginals",
@@ -41,4 +50,6 @@ __all__ = [
     "set_average",
     "set_cross_entropy",
     "set_likelihood",
+    "stable_matching_cross_entropy",
+    "transport_cross_entropy",
 ]

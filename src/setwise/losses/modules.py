@@ -28,6 +28,8 @@ from setwise.losses.ordered import ordered_cross_entropy
 from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
 from setwise.losses.set_likelihood import Method, set_likelihood
+from setwise.losses.stable_matching import stable_matching_cross_entropy
+from setwise.losses.transport import transport_cross_entropy
 
 
 class SetLoss(nn.Module):
@@ -216,3 +218,30 @@ class SetLikelihoodLoss(_PresenceLoss):
         self.method = method
         self.exclusivity = exclusivity
         self.return_settled = return_settled
+
+
+class TransportCrossEntropyLoss(_PresenceLoss):
+    """See :func:`setwise.transport_cross_entropy`."""
+
+    function = staticmethod(transport_cross_entropy)
+
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        temperature: float = 1.0,
+        missing_cost: float | None = None,
+        return_settled: bool = False,
+        presence_weight: float = 1.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
+        self.temperature = temperature
+        self.missing_cost = missing_cost
+        self.return_settled = return_settled
+
+
+class StableMatchingCrossEntropyLoss(_PresenceLoss):
+    """See :func:`setwise.stable_matching_cross_entropy`."""
+
+    function = staticmethod(stable_matching_cross_entropy)

@@ -41,15 +41,18 @@ class Presence(NamedTuple):
 
     def all_absent(self, sets: Sets) -> Tensor:
         """The cost of leaving all outputs out: [B]."""
-        absent = functional.softplus(self.logits, threshold=_SOFTPLUS_IS_IDENTITY)
+        absent = self.absence()
         if sets.output_valid is not None:
             absent = absent.masked_fill(~sets.output_valid, 0.0)
-        return self.weight * absent.sum(dim=-1)
+        return absent.sum(dim=-1)
+
+    def absence(self) -> Tensor:
+        """The cost of leaving an output out, never negative: [B, N]."""
+        return self.weight * functional.softplus(self.logits, threshold=_SOFTPLUS_IS_IDENTITY)
 
     def choice(self) -> Tensor:
         """The cost of choosing an output, never negative: [B, N]."""
-        absent = functional.softplus(-self.logits, threshold=_SOFTPLUS_IS_IDENTITY)
-        return self.weight * absent
+        return self.weight * functional.softplus(-self.logits, threshold=_SOFTPLUS_IS_IDENTITY)
 
     def size(self, sets: Sets) -> Tensor:
         """The cost of the number of targets: [B]; never negative."""
