@@ -13,14 +13,20 @@ from torch import Tensor
 
 # Looking whether all sets have settled means waiting for the device: not after every round.
 ROUNDS_BETWEEN_LOOKS = 5
-MOST_ROUNDS = 300
-
 Judge = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def tolerance(dtype: torch.dtype) -> float:
     """What counts as no change: of probabilities, and of values in relation to themselves."""
     return 1e-10 if dtype == torch.float64 else 1e-5
+
+
+def looks(dtype: torch.dtype) -> range:
+    """How often to look at most: after 100 rounds, or 300 in float64.
+
+    Where two ways weigh nearly the same, messages creep, and the value has long been found.
+    """
+    return range((300 if dtype == torch.float64 else 100) // ROUNDS_BETWEEN_LOOKS)
 
 
 def settle(
@@ -40,7 +46,7 @@ def settle(
     step, judge = rounds_of(active)
     current = start
     value, _ = judge(current)
-    for _ in range(MOST_ROUNDS // ROUNDS_BETWEEN_LOOKS):
+    for _ in looks(value.dtype):
         for _ in range(ROUNDS_BETWEEN_LOOKS):
             current = step(current)
         before = value
@@ -74,7 +80,7 @@ def pull_back(
     asked, before = start, None
     can_look = not torch._C._are_functorch_transforms_active()
     quiet = tolerance(messages.dtype)
-    for _ in range(MOST_ROUNDS // ROUNDS_BETWEEN_LOOKS):
+    for _ in looks(messages.dtype):
         for _ in range(ROUNDS_BETWEEN_LOOKS):
             through, *indirect = back_from_step(asked)
             asked = start + through

@@ -81,7 +81,8 @@ def transport_cross_entropy(
             ``missing_cost * KL`` of each margin of the plan to what it should be, instead of
             equality. A set then costs at most ``M (t + 2 missing_cost)``.
         return_settled: whether the result is a pair ``(loss, settled)``, where ``settled`` [*] says
-            whether Sinkhorn's rounds came to an end; they stop after 300.
+            whether Sinkhorn's rounds came to an end; they stop after 100, or 300 in
+            float64.
         presence: logits [*, N] of the outputs' existence. Every output then holds a mass of 1 and
             gives it to targets, at a cost of ``-log c_j``, or to nobody, at ``-log(1 - c_j)``;
             there have to be at least as many outputs as targets.
