@@ -67,7 +67,7 @@ class TestExact:
         parts = permanent.log_permanent(*problem, record=True)
         torch.testing.assert_close(parts, whole)
 
-    @pytest.mark.parametrize(("M", "N"), [(1, 1), (2, 3), (3, 3)])
+    @pytest.mark.parametrize(("M", "N"), [(1, 1), (2, 3)])
     def test_derivatives(self, M: int, N: int) -> None:
         scores, rows, columns = random_problem(5, 2, M, N)
         odds = torch.randn(2, N, generator=torch.Generator().manual_seed(6)).double()
@@ -93,11 +93,11 @@ class TestExact:
 
 class TestBethe:
     @pytest.mark.parametrize("masked", [False, True])
-    @pytest.mark.parametrize(("M", "N"), SIZES[:-1])
+    @pytest.mark.parametrize(("M", "N"), [(1, 1), (2, 2), (3, 3), (2, 5), (4, 6)])
     def test_within_the_proven_bounds(self, M: int, N: int, masked: bool) -> None:
         """exact / 2^(N/2) <= Bethe <= exact, with the numbers of valid elements."""
         for scale in (0.3, 3.0):
-            scores, rows, columns = random_problem(M + N, 60, M, N, scale)
+            scores, rows, columns = random_problem(M + N, 30, M, N, scale)
             if not masked:
                 rows, columns = _all_valid(scores)
             problem = (scores, _zeros(scores), None, rows, columns)
@@ -163,13 +163,13 @@ class TestBethe:
 
     def test_exclusivity_rises_from_rows_to_matchings(self) -> None:
         """At 0 the product over targets of sums over outputs, at 1 Bethe's; falling in between."""
-        for M, N in ((3, 3), (5, 5), (4, 6)):
-            scores, rows, columns = random_problem(M, 30, M, N, scale=3.0)
+        for M, N in ((3, 3), (4, 6)):
+            scores, rows, columns = random_problem(M, 15, M, N, scale=3.0)
             problem = (scores, _zeros(scores))
             alone = torch.where(columns.unsqueeze(1), scores, -torch.inf).logsumexp(-1)
             last = torch.where(rows, alone, 0.0).sum(-1)
             for share in (0.0, 0.1, 0.5, 0.9):
-                shared = scores.new_full((30,), share)
+                shared = scores.new_full((15,), share)
                 value, _, _, settled, _ = sum_matchings(
                     *problem, shared, rows, columns, "bethe", True
                 )
@@ -180,7 +180,7 @@ class TestBethe:
                 last = value
             at_one, plain = (
                 sum_matchings(*problem, shared, rows, columns, "bethe", True)
-                for shared in (scores.new_ones(30), None)
+                for shared in (scores.new_ones(15), None)
             )
             torch.testing.assert_close(at_one[0], plain[0], rtol=1e-9, atol=1e-9)
             assert (plain[0] <= last + 1e-6)[plain[3]].all()
@@ -198,9 +198,9 @@ class TestBethe:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_extreme_scores_stay_finite(method: str, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
-    for M, N in ((3, 3), (3, 5), (6, 6)):
-        scores = torch.randint(-1, 2, (40, M, N), generator=generator).to(dtype) * 1e4
-        odds = torch.randint(-1, 2, (40, N), generator=generator).to(dtype) * 1e4
+    for M, N in ((3, 3), (3, 5)):
+        scores = torch.randint(-1, 2, (20, M, N), generator=generator).to(dtype) * 1e4
+        odds = torch.randint(-1, 2, (20, N), generator=generator).to(dtype) * 1e4
         value, pairs, used, *_ = sum_matchings(
             scores, odds, None, *_all_valid(scores), method, True
         )

@@ -35,7 +35,7 @@ def _distribution(call: Call, b: int, presence: Tensor) -> dict[tuple[int, ...],
     return {matching: weight / total for matching, weight in weights.items()}
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(call=calls(max_size=4))
 def test_marginals_and_the_likeliest_by_all_matchings(call: Call) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -79,7 +79,7 @@ class TestTransport:
         too_few = sw.transport_cross_entropy(y[:3], x, POINTS, presence=presence[:3])
         assert too_few == math.inf
 
-    @settings(max_examples=15)
+    @settings(max_examples=8)
     @given(call=calls(masked=True, max_size=4))
     def test_never_below_the_transport_without_entropy(self, call: Call) -> None:
         """Which no plan is: each target with its nearest output, at least."""

@@ -48,7 +48,7 @@ class Level(NamedTuple):
     joined: Tensor  # [M, C(M-1, q)] places, in the level above, of the same with it
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def levels(M: int, device: torch.device) -> list[Level]:
     """The subsets of M targets by their size, from none to all."""
     subsets = np.arange(2**M)
