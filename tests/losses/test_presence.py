@@ -224,6 +224,26 @@ class TestMatchingCost:
         assert module(z, x, matching_cost=costs) == 12.5
         assert module(z, x) == 0.5
 
+    def test_a_tensor_for_any_shape(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        for shape in (
+            (2, 3, 4, 2),
+            (2, 0, 4, 2),
+            (2, 3, 0, 2),
+            (0, 3, 4, 2),
+            (3, 4, 2),
+            (2, 2, 3, 4, 2),
+        ):
+            *lead, M, N, F_ = shape
+            z, x = torch.randn(*lead, N, F_, generator=generator), torch.rand(*lead, M, F_)
+            features = sw.Features(sw.Gaussian(F_))
+            costs = torch.cdist(x, z).square() / 2
+            given_ = sw.assignment_cross_entropy(
+                z, x, features, matching_cost=costs, reduction="none"
+            )
+            own = sw.assignment_cross_entropy(z, x, features, reduction="none")
+            torch.testing.assert_close(given_, own)
+
     def test_presence_is_part_of_the_cost(self) -> None:
         z, x, features = self._sets()
         presence = torch.tensor([[30.0, -30.0]])

@@ -29,9 +29,8 @@ from torch.nn import functional
 
 from setwise.kernels.fixed_point import Judge, pull_back, settle
 from setwise.kernels.permanent import NEVER
+from setwise.kernels.reference import SOFTPLUS_IS_IDENTITY
 
-# log(1 + e^z) equals z to the last bit of a double beyond this point.
-_SOFTPLUS_IS_IDENTITY = 40.0
 # Messages within this of 0 tell beliefs of 0 and 1 apart from others in any type.
 _CERTAIN = 100.0
 
@@ -198,7 +197,7 @@ def _logsumexp_of_others(values: Tensor, dim: int) -> Tensor:
 
 
 def _softplus(values: Tensor) -> Tensor:
-    return functional.softplus(values, threshold=_SOFTPLUS_IS_IDENTITY)
+    return functional.softplus(values, threshold=SOFTPLUS_IS_IDENTITY)
 
 
 def _log_expm1(values: Tensor) -> Tensor:

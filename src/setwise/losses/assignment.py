@@ -6,12 +6,13 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from setwise.arguments import Reduction, Sets, check_call, check_flag
 from setwise.features import Features
 from setwise.kernels.assignment import assign
 from setwise.losses.matched import finish_matched, matching_costs
-from setwise.losses.presence import Presence, check_call_of_presence
+from setwise.losses.presence import read_presence
 
 
 @overload
@@ -93,44 +94,46 @@ def assignment_cross_entropy(
     """
     check_flag("return_matching", return_matching)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    exists = check_call_of_presence(presence, presence_weight, input, sets)
+    exists = read_presence(presence, presence_weight, input, sets)
     targets, outputs = sets.masks()
     with torch.no_grad():
-        matching = assign(_costs_to_match(sets, exists, matching_cost), targets, outputs)
+        if isinstance(matching_cost, Tensor):
+            pairwise = _check_costs(matching_cost, input, target, sets)
+        else:
+            pairwise = matching_costs(_by_other_features(sets, matching_cost), exists)
+        matching = assign(pairwise, targets, outputs)
     loss = finish_matched(sets, matching, exists, reduction)
     if not return_matching:
         return loss
     return loss, matching[:, : target.shape[-2]].reshape(target.shape[:-1])
 
 
-def _costs_to_match(
-    sets: Sets, presence: Presence | None, given: Features | Tensor | None
-) -> Tensor:
-    """What a matching is the best by: [B, M, N]."""
-    if isinstance(given, Tensor):
-        return _check_costs(given, sets)
-    if given is not None:
-        if not isinstance(given, Features):
-            raise TypeError(
-                f"matching_cost: expected Features(...), a tensor of costs [*, M, N] or None, got "
-                f"{type(given).__name__}"
-            )
-        if given.width != sets.features.width:
-            raise ValueError(
-                f"matching_cost: {given} describes {given.width} features, but elements have "
-                f"{sets.features.width}"
-            )
-        sets = sets._replace(features=given)
-    return matching_costs(sets, presence)
-
-
-def _check_costs(costs: Tensor, sets: Sets) -> Tensor:
-    shape = (*sets.lead, sets.target.shape[1], sets.logits.shape[1])
-    if costs.shape != shape or not costs.is_floating_point():
+def _by_other_features(sets: Sets, features: Features | None) -> Sets:
+    """The same sets, with other features if there are any."""
+    if features is None:
+        return sets
+    if not isinstance(features, Features):
+        raise TypeError(
+            f"matching_cost: expected Features(...), a tensor of costs [*, M, N] or None, got "
+            f"{type(features).__name__}"
+        )
+    if features.width != sets.features.width:
         raise ValueError(
-            f"matching_cost: expected floating-point costs of shape {shape}, got "
+            f"matching_cost: {features} describes {features.width} features, but elements have "
+            f"{sets.features.width}"
+        )
+    return sets._replace(features=features)
+
+
+def _check_costs(costs: Tensor, input: Tensor, target: Tensor, sets: Sets) -> Tensor:
+    """Costs that were given, [B, M, N]; where there are no elements, of the one that is not."""
+    M, N = target.shape[-2], input.shape[-2]
+    if costs.shape != (*sets.lead, M, N) or not costs.is_floating_point():
+        raise ValueError(
+            f"matching_cost: expected floating-point costs of shape {(*sets.lead, M, N)}, got "
             f"{tuple(costs.shape)} of {costs.dtype}"
         )
-    if costs.device != sets.logits.device:
-        raise ValueError(f"matching_cost: on {costs.device}, but input is on {sets.logits.device}")
-    return costs.reshape(-1, *shape[-2:])
+    if costs.device != input.device:
+        raise ValueError(f"matching_cost: on {costs.device}, but input is on {input.device}")
+    costs = functional.pad(costs, (0, sets.logits.shape[1] - N, 0, sets.target.shape[1] - M))
+    return costs.flatten(0, -3) if sets.lead else costs.unsqueeze(0)

@@ -14,7 +14,7 @@ from setwise.losses.costs import (
     nearest_target_costs,
     weighted,
 )
-from setwise.losses.presence import check_call_of_presence
+from setwise.losses.presence import read_presence
 
 
 def hausdorff(
@@ -57,7 +57,7 @@ def hausdorff(
     check_choice("impl", impl, IMPLS)
     check_flag("directed", directed)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    exists = check_call_of_presence(presence, presence_weight, input, sets)
+    exists = read_presence(presence, presence_weight, input, sets)
     # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
     per_set = weighted(sets, nearest_output_costs(sets, exists, impl)).amax(dim=-1)
     if directed:

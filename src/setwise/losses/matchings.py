@@ -11,7 +11,7 @@ from setwise.kernels.assignment import UNMATCHED, assign
 from setwise.kernels.matchings import matching_probabilities
 from setwise.kernels.sampling import sample_matchings as sample
 from setwise.losses.matched import matching_costs
-from setwise.losses.presence import Presence, check_call_of_presence, too_few_outputs
+from setwise.losses.presence import Presence, read_presence, too_few_outputs
 from setwise.losses.set_likelihood import Method, matching_problem
 
 
@@ -128,4 +128,4 @@ def _check(
     weight: Tensor | None,
 ) -> tuple[Sets, Presence | None]:
     sets = check_call(input, target, features, input_valid, target_valid, weight, "none")
-    return sets, check_call_of_presence(presence, presence_weight, input, sets)
+    return sets, read_presence(presence, presence_weight, input, sets)

@@ -9,7 +9,7 @@ from setwise.arguments import Reduction, check_call
 from setwise.features import Features
 from setwise.kernels.autocast import no_autocast
 from setwise.losses.costs import finish, weighted
-from setwise.losses.presence import check_call_of_presence
+from setwise.losses.presence import read_presence
 
 
 def ordered_cross_entropy(
@@ -52,7 +52,7 @@ def ordered_cross_entropy(
     with no_autocast(sets.logits):
         costs = sets.features.cost(sets.logits, sets.target).masked_fill(~targets, 0.0)
     per_set = weighted(sets, costs).sum(dim=-1)
-    exists = check_call_of_presence(presence, presence_weight, input, sets)
+    exists = read_presence(presence, presence_weight, input, sets)
     if exists is not None:
         used = torch.where(targets & outputs, exists.odds(), 0.0)
         per_set = per_set + exists.all_absent(sets) - used.sum(dim=-1)

@@ -20,9 +20,7 @@ from torch.nn import functional
 
 from setwise.arguments import Sets, check_number, check_presence
 from setwise.kernels.counting import log_count_probability
-
-# log(1 + e^z) equals z to the last bit of a double beyond this point.
-_SOFTPLUS_IS_IDENTITY = 40.0
+from setwise.kernels.reference import SOFTPLUS_IS_IDENTITY
 
 
 class Presence(NamedTuple):
@@ -48,11 +46,11 @@ class Presence(NamedTuple):
 
     def absence(self) -> Tensor:
         """The cost of leaving an output out, never negative: [B, N]."""
-        return self.weight * functional.softplus(self.logits, threshold=_SOFTPLUS_IS_IDENTITY)
+        return self.weight * functional.softplus(self.logits, threshold=SOFTPLUS_IS_IDENTITY)
 
     def choice(self) -> Tensor:
         """The cost of choosing an output, never negative: [B, N]."""
-        return self.weight * functional.softplus(-self.logits, threshold=_SOFTPLUS_IS_IDENTITY)
+        return self.weight * functional.softplus(-self.logits, threshold=SOFTPLUS_IS_IDENTITY)
 
     def size(self, sets: Sets) -> Tensor:
         """The cost of the number of targets: [B]; never negative."""
@@ -62,7 +60,7 @@ class Presence(NamedTuple):
         return -self.weight * log_count_probability(self.logits, outputs, size, most)
 
 
-def check_call_of_presence(
+def read_presence(
     presence: Tensor | None, presence_weight: float, input: Tensor, sets: Sets
 ) -> Presence | None:
     """What a call says about presence; None if nothing."""

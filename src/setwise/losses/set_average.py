@@ -15,7 +15,7 @@ from setwise.losses.costs import (
     nearest_output_costs,
     nearest_target_costs,
 )
-from setwise.losses.presence import check_call_of_presence
+from setwise.losses.presence import read_presence
 
 
 def set_average(
@@ -61,7 +61,7 @@ def set_average(
     check_choice("impl", impl, IMPLS)
     check_flag("directed", directed)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    exists = check_call_of_presence(presence, presence_weight, input, sets)
+    exists = read_presence(presence, presence_weight, input, sets)
     per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
     if directed:
         return finish_rows(sets, per_set, exists, reduction)

@@ -9,7 +9,7 @@ from setwise.arguments import Reduction, check_call, check_choice, check_flag
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import set_cross_entropies
-from setwise.losses.presence import check_call_of_presence
+from setwise.losses.presence import read_presence
 
 
 def set_cross_entropy(
@@ -90,7 +90,7 @@ def set_cross_entropy(
     check_flag("skip_negligible", skip_negligible)
     given = (input, target, features, input_valid, target_valid, weight, reduction)
     sets = check_call(*given, widen=False)
-    exists = check_call_of_presence(presence, presence_weight, input, sets)
+    exists = read_presence(presence, presence_weight, input, sets)
     return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)
 
 

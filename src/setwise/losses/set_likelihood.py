@@ -20,7 +20,7 @@ from setwise.kernels.matchings import log_sum_of_matchings
 from setwise.kernels.permanent import MOST_TARGETS
 from setwise.losses.costs import finish, lacks_outputs
 from setwise.losses.matched import matching_costs
-from setwise.losses.presence import Presence, check_call_of_presence, too_few_outputs
+from setwise.losses.presence import Presence, read_presence, too_few_outputs
 
 Method = Literal["auto", "exact", "bethe"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -122,7 +122,7 @@ def set_likelihood(
     """
     check_flag("return_settled", return_settled)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    given = check_call_of_presence(presence, presence_weight, input, sets)
+    given = read_presence(presence, presence_weight, input, sets)
     problem = matching_problem(sets, given, method, exclusivity)
     log_sum, settled = log_sum_of_matchings(*problem)
     per_set = -log_sum if given is None else given.all_absent(sets) - log_sum

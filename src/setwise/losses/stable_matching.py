@@ -9,7 +9,7 @@ from setwise.arguments import Reduction, check_call
 from setwise.features import Features
 from setwise.kernels.stable import stable_matching
 from setwise.losses.matched import finish_matched, matching_costs
-from setwise.losses.presence import check_call_of_presence
+from setwise.losses.presence import read_presence
 
 
 def stable_matching_cross_entropy(
@@ -43,7 +43,7 @@ def stable_matching_cross_entropy(
     tensor(7.7200)
     """
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    exists = check_call_of_presence(presence, presence_weight, input, sets)
+    exists = read_presence(presence, presence_weight, input, sets)
     with torch.no_grad():
         matching = stable_matching(matching_costs(sets, exists), *sets.masks())
     return finish_matched(sets, matching, exists, reduction)

@@ -12,7 +12,7 @@ from setwise.features import Features
 from setwise.kernels.sinkhorn import TransportValue
 from setwise.losses.costs import finish, lacks_outputs
 from setwise.losses.matched import matching_costs
-from setwise.losses.presence import Presence, check_call_of_presence, too_few_outputs
+from setwise.losses.presence import Presence, read_presence, too_few_outputs
 
 
 @overload
@@ -102,7 +102,7 @@ def transport_cross_entropy(
         missing_cost = check_number("missing_cost", missing_cost, 1e-6, 1e6)
     check_flag("return_settled", return_settled)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    exists = check_call_of_presence(presence, presence_weight, input, sets)
+    exists = read_presence(presence, presence_weight, input, sets)
     costs, rows, columns = _problem(sets, exists)
     total = rows.sum(dim=-1)
     value, _, settled, _ = TransportValue.apply(
