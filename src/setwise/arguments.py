@@ -81,6 +81,7 @@ def check_call(
     """
     check_choice("reduction", reduction, REDUCTIONS)
     _check_elements("input", input)
+    target = _expand_classes(features, input, target, target_valid)
     _check_elements("target", target)
     _check_pair(input, target)
     features = _check_features(features, input.shape[-1])
@@ -146,6 +147,36 @@ def check_flag(name: str, given: object) -> None:
         raise TypeError(f"{name}: expected True or False, got {given!r}")
 
 
+def check_number(name: str, given: object, low: float, high: float) -> float:
+    # As a tuple: torch.compile of PyTorch 2.8 knows no union.
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise TypeError(f"{name}: expected a number, got {type(given).__name__}")
+    if not low <= given <= high:
+        raise ValueError(f"{name}: must lie between {low:g} and {high:g}, got {given!r}")
+    return float(given)
+
+
+def check_presence(presence: Tensor | None, input: Tensor, sets: Sets) -> Tensor | None:
+    """The logits of outputs' existence as [B, N]; 0 for those that are not valid."""
+    if presence is None:
+        return None
+    if not isinstance(presence, Tensor):
+        raise TypeError(f"presence: expected a torch.Tensor, got {type(presence).__name__}")
+    if presence.dtype not in _FLOATS:
+        raise TypeError(f"presence: expected a floating-point tensor, got {presence.dtype}")
+    if presence.device != input.device:
+        raise ValueError(f"presence: on {presence.device}, but input is on {input.device}")
+    if presence.shape != input.shape[:-1]:
+        raise ValueError(
+            f"presence: one logit per output is expected, shape {tuple(input.shape[:-1])}, got "
+            f"{tuple(presence.shape)}"
+        )
+    dtype = sets.compute_dtype()
+    logits, _ = _flatten(presence.unsqueeze(-1), dtype, sets.lead, sets.output_valid)
+    values.require_finite("presence", logits)
+    return logits.squeeze(-1)
+
+
 def _check_features(features: Features | None, width: int) -> Features:
     if features is None:
         # Compilers may know a width only as a symbol, which cannot be looked up.
@@ -166,6 +197,33 @@ def _check_features(features: Features | None, width: int) -> Features:
 @lru_cache(maxsize=64)
 def _plain(width: int) -> Features:
     return Features(Bernoulli(width))
+
+
+def _expand_classes(
+    features: Features | None, input: Tensor, target: Tensor, target_valid: Tensor | None
+) -> Tensor:
+    """Targets that are integers, the classes of choices [*, M, blocks] or [*, M], as one-hot."""
+    if not isinstance(features, Features) or not isinstance(target, Tensor):
+        return target
+    if target.dtype not in _INTEGERS or not all(block.is_choice for block in features.blocks):
+        return target
+    blocks = len(features.blocks)
+    classes = target.unsqueeze(-1) if blocks == 1 and target.dim() == input.dim() - 1 else target
+    if classes.dim() != input.dim() or classes.shape[-1] != blocks:
+        raise ValueError(
+            f"target: integers are read as classes, one for each of the {blocks} blocks: expected "
+            f"shape {(*input.shape[:-2], 'M', blocks)}, got {tuple(target.shape)}; use "
+            f"target.float() for one-hot targets"
+        )
+    # What a mask hides may hold anything, as -1 or -100 where there is no element.
+    valid = _check_valid("target_valid", target_valid, classes)
+    shown = classes
+    if valid is not None:
+        shown = classes.masked_fill(~valid.reshape(classes.shape[:-1]).unsqueeze(-1), 0)
+    for block, numbers in zip(features.blocks, shown.unbind(-1), strict=True):
+        most = block.width - 1
+        values.require("target", numbers, 0, most, f"classes must lie between 0 and {most}")
+    return features.from_classes(classes).to(input.dtype)
 
 
 def _check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | None:

@@ -22,7 +22,8 @@ Call = dict[str, Any]
 Changes = Mapping[str, Callable[[Any], object]]
 
 ENGINES = (sw.set_cross_entropy, sw.set_average, sw.hausdorff)
-OTHERS = (sw.ordered_cross_entropy, sw.assignment_cross_entropy)
+MATCHING = (sw.assignment_cross_entropy, sw.stable_matching_cross_entropy)
+OTHERS = (sw.ordered_cross_entropy, *MATCHING, sw.set_likelihood, sw.transport_cross_entropy)
 LOSSES: dict[str, Callable[..., Any]] = {loss.__name__: loss for loss in (*ENGINES, *OTHERS)}
 REALS = Features(Gaussian(2, scale=0.5))
 FAMILIES = (
@@ -63,6 +64,9 @@ def draw_call(loss: str, seed: int, masked: bool = False) -> Call:
         call[name] = (mask, lengths, None)[upto(2 if masked else 3) - 1]
     weight = torch.rand(*lead, M, generator=generator)
     call["weight"] = weight if masked or upto(2) == 1 else None
+    if "presence" in signature(LOSSES[loss]).parameters:
+        presence = torch.randn(*lead, N, generator=generator)
+        call["presence"] = presence if upto(2) == 1 else None
     return call
 
 
@@ -130,12 +134,22 @@ WEIGHTS: Changes = {
     "booleans": lambda t: t.bool(),
     **{f"value {value}": put(value, 0) for value in (-0.5, NAN, INF, -INF)},
 }
+PRESENCES: Changes = {
+    "integers": lambda t: t.long(),
+    "booleans": lambda t: t.bool(),
+    **{f"value {value}": put(value, 0) for value in (NAN, INF, -INF)},
+}
 CHANGES: Mapping[str, Changes] = {
     "input": {**TENSORS, **ELEMENTS},
     "target": {**TENSORS, **ELEMENTS, **OUT_OF_RANGE},
     "input_valid": {**TENSORS, **WRONG_SHAPES, **MASKS},
     "target_valid": {**TENSORS, **WRONG_SHAPES, **MASKS},
     "weight": {**TENSORS, **WRONG_SHAPES, **WEIGHTS},
+    "presence": {**TENSORS, **WRONG_SHAPES, **PRESENCES},
+    "presence_weight": instead(-1.0, NAN, INF, "1.0", True, None),
+    "missing_cost": instead(0, -1.0, NAN, INF, "1.0", True),
+    "method": instead("fast", "Exact", None, True),
+    "exclusivity": instead(-0.1, 1.1, NAN, "1.0", True, torch.ones(1), torch.tensor(2.0)),
     "features": instead(Bernoulli(3), [Bernoulli(3)], Features, "x", 3, Features(Bernoulli(40))),
     "reduction": instead("avg", "MEAN", "", None, 0, True),
     "impl": instead("fast", "Auto", None, True),
@@ -161,6 +175,8 @@ def bad_calls(loss: str, argument: str, name: str) -> Iterator[Call]:
             start = torch.ones(call[argument.removesuffix("_valid")].shape[:-1]).bool()
         elif argument == "weight":
             start = torch.ones(call["target"].shape[:-1])
+        elif argument == "presence":
+            start = torch.ones(call["input"].shape[:-1])
         yield call | {argument: CHANGES[argument][name](start)}
 
 
@@ -204,6 +220,8 @@ def test_what_is_masked_out_does_not_matter(loss: str, seed: int, garbage: float
             valid = torch.arange(call[name].shape[-2]) < valid.unsqueeze(-1)
         hidden[name] = ~valid.unsqueeze(-1).expand_as(call[name])
     hidden["weight"] = hidden["target"][..., 0]
+    if call.get("presence") is not None:
+        hidden["presence"] = hidden["input"][..., 0]
 
     def outcome(filling: float) -> tuple[Tensor, ...]:
         leaves = {name: call[name].masked_fill(where, filling) for name, where in hidden.items()}

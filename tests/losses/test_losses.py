@@ -23,6 +23,9 @@ LOSSES = [
     sw.set_average,
     sw.hausdorff,
     sw.assignment_cross_entropy,
+    sw.set_likelihood,
+    sw.stable_matching_cross_entropy,
+    sw.transport_cross_entropy,
 ]
 X = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
 Y1 = sw.Features(sw.Bernoulli(2)).from_probs(torch.tensor([[0.1, 0.5], [0.1, 0.5]]))
@@ -38,6 +41,8 @@ Y2 = sw.Features(sw.Bernoulli(2)).from_probs(torch.tensor([[0.1, 0.5], [0.9, 0.5
         (sw.set_average, Y2, 0.2025**0.5),
         (sw.hausdorff, Y2, 0.45),
         (sw.assignment_cross_entropy, Y2, 0.45 * 0.05),
+        (sw.set_likelihood, Y1, 2 * 0.45**2),
+        (sw.set_likelihood, Y2, 2 * 0.45 * 0.05),
     ],
 )
 def test_worked_example_of_the_paper(loss: Any, outputs: Tensor, likelihood: float) -> None:

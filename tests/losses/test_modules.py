@@ -31,8 +31,19 @@ MODULES = {
     sw.SetAverageLoss: sw.set_average,
     sw.HausdorffLoss: sw.hausdorff,
     sw.AssignmentCrossEntropyLoss: sw.assignment_cross_entropy,
+    sw.SetLikelihoodLoss: sw.set_likelihood,
+    sw.StableMatchingCrossEntropyLoss: sw.stable_matching_cross_entropy,
+    sw.TransportCrossEntropyLoss: sw.transport_cross_entropy,
 }
-CALL_ARGUMENTS = {"input", "target", "input_valid", "target_valid", "weight"}
+CALL_ARGUMENTS = {
+    "input",
+    "target",
+    "input_valid",
+    "target_valid",
+    "weight",
+    "presence",
+    "matching_cost",
+}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -43,7 +54,7 @@ def test_modules_mirror_their_functions(module: Any) -> None:
     constructor = inspect.signature(module).parameters
     assert {name: p.default for name, p in constructor.items()} == options
     forward = inspect.signature(module.forward).parameters
-    assert set(forward) - {"self"} == CALL_ARGUMENTS
+    assert set(forward) - {"self"} == CALL_ARGUMENTS & set(parameters)
     z, x, lengths = _arguments()
     expected = MODULES[module](z, x, FEATURES, target_valid=lengths)
     assert module(FEATURES)(z, x, target_valid=lengths) == expected
@@ -71,6 +82,11 @@ OTHERS: dict[str, Any] = {
     "temperature": 0.5,
     "directed": False,
     "return_matching": True,
+    "method": "bethe",
+    "missing_cost": 2.0,
+    "exclusivity": 0.5,
+    "presence_weight": 2.0,
+    "return_settled": True,
     "reduction": "none",
     "impl": "chunked",
     "skip_negligible": False,

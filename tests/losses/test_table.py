@@ -21,6 +21,9 @@ OURS = {
     "set_average": "A1H",
     "hausdorff": "H1H",
     "assignment_cross_entropy": "AH",
+    "stable_matching_cross_entropy": "GS",
+    "transport_cross_entropy": "OT",
+    "set_likelihood": "LH",
 }
 
 

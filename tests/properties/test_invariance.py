@@ -12,7 +12,14 @@ from torch import Tensor
 import setwise as sw
 from strategies import Call, calls, families, seeds
 
-SET_LOSSES = [sw.set_cross_entropy, sw.set_average, sw.hausdorff, sw.assignment_cross_entropy]
+SET_LOSSES = [
+    sw.set_cross_entropy,
+    sw.set_average,
+    sw.hausdorff,
+    sw.assignment_cross_entropy,
+    sw.set_likelihood,
+    sw.stable_matching_cross_entropy,
+]
 LOSSES = [*SET_LOSSES, sw.ordered_cross_entropy]
 # Undirected variants and a temperature are losses of their own here.
 VARIANTS = [
@@ -20,6 +27,8 @@ VARIANTS = [
     (sw.set_cross_entropy, {"temperature": 0.3}),
     (sw.set_average, {"directed": False}),
     (sw.hausdorff, {"directed": False}),
+    (sw.set_likelihood, {"exclusivity": 0.6}),
+    (sw.transport_cross_entropy, {"missing_cost": 2.0}),
 ]
 
 

@@ -147,6 +147,28 @@ class Features:
         self.check_targets("probs", probs)
         return self._each(probs, lambda block, part: block.from_mean(part))
 
+    def from_classes(self, classes: Tensor) -> Tensor:
+        """One-hot targets [*, F] of the numbers of their classes: integers [*, blocks].
+
+        All blocks must be choices. A number that is no class stands for none: all zeros.
+
+        >>> from setwise.features import Categorical
+        >>> Features(Categorical(2), Categorical(3)).from_classes(torch.tensor([[1, 0]]))
+        tensor([[0., 1., 1., 0., 0.]])
+        """
+        if not all(block.is_choice for block in self.blocks):
+            raise ValueError(f"classes: only choices have classes, but these are {self}")
+        if classes.dim() == 0 or classes.shape[-1] != len(self.blocks):
+            raise ValueError(
+                f"classes: expected a class for each of the {len(self.blocks)} blocks in the last "
+                f"dimension, got shape {tuple(classes.shape)}"
+            )
+        parts = [
+            classes[..., k : k + 1] == torch.arange(width, device=classes.device)
+            for k, width in enumerate(self.widths)
+        ]
+        return torch.cat(parts, dim=-1).to(torch.get_default_dtype())
+
     def check_targets(self, name: str, target: Tensor) -> None:
         """Raise ValueError, naming the argument, if any of the elements [*, F] is not allowed."""
         for block, part in zip(self.blocks, self.split(target), strict=True):

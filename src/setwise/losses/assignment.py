@@ -6,11 +6,13 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from setwise.arguments import Reduction, check_call, check_flag
+from setwise.arguments import Reduction, Sets, check_call, check_flag
 from setwise.features import Features
-from setwise.kernels.assignment import UNMATCHED, assign
-from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
+from setwise.kernels.assignment import assign
+from setwise.losses.matched import finish_matched, matching_costs
+from setwise.losses.presence import read_presence
 
 
 @overload
@@ -20,6 +22,9 @@ def assignment_cross_entropy(
     features: Features | None = None,
     *,
     return_matching: Literal[False] = False,
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
+    matching_cost: Features | Tensor | None = None,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -34,6 +39,9 @@ def assignment_cross_entropy(
     features: Features | None = None,
     *,
     return_matching: Literal[True],
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
+    matching_cost: Features | Tensor | None = None,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -47,6 +55,9 @@ def assignment_cross_entropy(
     features: Features | None = None,
     *,
     return_matching: bool = False,
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
+    matching_cost: Features | Tensor | None = None,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -61,9 +72,19 @@ def assignment_cross_entropy(
     there. With ``return_matching=True`` the result is a pair ``(loss, matching)``, where
     ``matching`` [*, M] holds the index of each target's output, or -1.
 
-    A set without targets costs 0. Each target needs an output of its own: a set with more targets
-    than outputs costs infinity, and its matching covers as many targets as it can. A cost that is
-    NaN or infinite raises ValueError, on any device.
+    With ``presence``, logits [*, N] of the outputs' existence, an output that is matched costs
+    ``-log c_j`` and any other ``-log(1 - c_j)``, as in object detectors (Carion et al., 2020):
+
+    .. math:: \min_\pi \sum_i \bigl( w_i H(x_i, y_{\pi(i)}) - \ln c_{\pi(i)} \bigr)
+        - \sum_{j \notin \pi} \ln (1 - c_j)
+
+    ``presence_weight`` multiplies these two. The matching is the best by the loss itself, unless
+    ``matching_cost`` says otherwise: other :class:`Features` of the same width, for instance with
+    other weights, or a tensor of costs [*, M, N], which then decides alone.
+
+    A set without targets costs 0, or the absence of all outputs. Each target needs an output of its
+    own: a set with more targets than outputs costs infinity, and its matching covers as many
+    targets as it can. A cost that is NaN or infinite raises ValueError, on any device.
 
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -73,15 +94,46 @@ def assignment_cross_entropy(
     """
     check_flag("return_matching", return_matching)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    exists = read_presence(presence, presence_weight, input, sets)
     targets, outputs = sets.masks()
     with torch.no_grad():
-        pairwise = pairwise_costs(sets)
-        if sets.weight is not None:
-            pairwise = pairwise * sets.weight.unsqueeze(-1)
+        if isinstance(matching_cost, Tensor):
+            pairwise = _check_costs(matching_cost, input, target, sets)
+        else:
+            pairwise = matching_costs(_by_other_features(sets, matching_cost), exists)
         matching = assign(pairwise, targets, outputs)
-    costs = matched_costs(sets, matching.clamp(min=0)).masked_fill(matching == UNMATCHED, 0.0)
-    too_few = targets.sum(dim=-1) > outputs.sum(dim=-1)
-    loss = finish(sets, weighted(sets, costs).sum(dim=-1), reduction, too_few)
+    loss = finish_matched(sets, matching, exists, reduction)
     if not return_matching:
         return loss
     return loss, matching[:, : target.shape[-2]].reshape(target.shape[:-1])
+
+
+def _by_other_features(sets: Sets, features: Features | None) -> Sets:
+    """The same sets, with other features if there are any."""
+    if features is None:
+        return sets
+    if not isinstance(features, Features):
+        raise TypeError(
+            f"matching_cost: expected Features(...), a tensor of costs [*, M, N] or None, got "
+            f"{type(features).__name__}"
+        )
+    if features.width != sets.features.width:
+        raise ValueError(
+            f"matching_cost: {features} describes {features.width} features, but elements have "
+            f"{sets.features.width}"
+        )
+    return sets._replace(features=features)
+
+
+def _check_costs(costs: Tensor, input: Tensor, target: Tensor, sets: Sets) -> Tensor:
+    """Costs that were given, [B, M, N]; where there are no elements, of the one that is not."""
+    M, N = target.shape[-2], input.shape[-2]
+    if costs.shape != (*sets.lead, M, N) or not costs.is_floating_point():
+        raise ValueError(
+            f"matching_cost: expected floating-point costs of shape {(*sets.lead, M, N)}, got "
+            f"{tuple(costs.shape)} of {costs.dtype}"
+        )
+    if costs.device != input.device:
+        raise ValueError(f"matching_cost: on {costs.device}, but input is on {input.device}")
+    costs = functional.pad(costs, (0, sets.logits.shape[1] - N, 0, sets.target.shape[1] - M))
+    return costs.flatten(0, -3) if sets.lead else costs.unsqueeze(0)

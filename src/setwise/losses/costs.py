@@ -20,14 +20,20 @@ from setwise.kernels import dispatch
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
 from setwise.kernels.gather import gather_elements
+from setwise.losses.presence import Presence, too_few_outputs
 
 
 def set_cross_entropies(
-    sets: Sets, temperature: float | Tensor, impl: Impl, reduction: str, skip_negligible: bool
+    sets: Sets,
+    temperature: float | Tensor,
+    presence: Presence | None,
+    impl: Impl,
+    reduction: str,
+    skip_negligible: bool,
 ) -> Tensor:
     """Set cross entropy, reduced over the batch; the sets may be of 16 bits."""
     shortcut = None
-    if _is_one(temperature) and sets.features.plain_bernoulli:
+    if presence is None and _is_one(temperature) and sets.features.plain_bernoulli:
         shortcut = dispatch.bernoulli_engine(impl, sets.target, sets.logits)
     if shortcut == "triton":
         return _fused(sets, reduction, skip_negligible)
@@ -36,9 +42,9 @@ def set_cross_entropies(
         scores = dispatch.dense_bernoulli_logsumexp(sets.target, sets.logits)
         scores = _zero_unless(sets.target_valid, scores)
     else:
-        scores = _soft_scores(sets, temperature, impl, skip_negligible)
-    per_set = weighted(sets, scores).sum(dim=-1)
-    return finish(sets, -per_set, reduction, lacks_outputs(sets))
+        scores = _soft_scores(sets, temperature, presence, impl, skip_negligible)
+    per_set = -weighted(sets, scores).sum(dim=-1)
+    return finish_rows(sets, per_set, presence, reduction)
 
 
 def _fused(sets: Sets, reduction: str, skip_negligible: bool) -> Tensor:
@@ -55,11 +61,15 @@ def _fused(sets: Sets, reduction: str, skip_negligible: bool) -> Tensor:
 
 
 def _soft_scores(
-    sets: Sets, temperature: float | Tensor, impl: Impl, skip_negligible: bool
+    sets: Sets,
+    temperature: float | Tensor,
+    presence: Presence | None,
+    impl: Impl,
+    skip_negligible: bool,
 ) -> Tensor:
     """``t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
     factors = _factors(sets, impl)
-    keys, bias = factors.keys, _barred(-factors.log_partition, sets.output_valid)
+    keys, bias = factors.keys, _output_bias(sets, factors, presence)
     sharpness = factors.sharpness
     if not _is_one(temperature):
         keys, sharpness = _cooled(keys, sharpness, temperature)
@@ -89,17 +99,23 @@ def _cooled(
     return torch.cat([keys[..., :D], keys[..., D:] / temperature], -1), sharpness / temperature
 
 
-def nearest_output_costs(sets: Sets, impl: Impl) -> Tensor:
-    """``min_j H_ij`` of each target [B, M]; 0 for targets that are not valid."""
+def nearest_output_costs(sets: Sets, presence: Presence | None, impl: Impl) -> Tensor:
+    """``min_j H_ij`` of each target [B, M]; 0 for targets that are not valid.
+
+    With presence the cost of choosing an output belongs to it.
+    """
     with torch.no_grad():
         factors = _factors(sets, impl)
-        bias = _barred(-factors.log_partition, sets.output_valid)
+        bias = _output_bias(sets, factors, presence)
         nearest = dispatch.argmax(factors.queries, factors.keys, bias, impl, factors.sharpness)
-    return matched_costs(sets, nearest)
+    costs = matched_costs(sets, nearest)
+    if presence is None:
+        return costs
+    return costs + _zero_unless(sets.target_valid, presence.choice().gather(1, nearest))
 
 
 def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
-    """``min_i H_ij`` of each output [B, N]; 0 for outputs that are not valid."""
+    """``min_i H_ij`` of each output [B, N]; 0 if it is not valid, or if no target is."""
     with torch.no_grad():
         factors = _factors(sets, impl)
         base = factors.queries.new_zeros(()) if factors.base is None else factors.base
@@ -107,7 +123,10 @@ def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
         nearest = dispatch.argmax(factors.keys, factors.queries, bias, impl, factors.sharpness)
     with no_autocast(sets.logits):
         costs = sets.features.cost(sets.logits, gather_elements(sets.target, nearest))
-    return _zero_unless(sets.output_valid, costs)
+    costs = _zero_unless(sets.output_valid, costs)
+    if sets.target_valid is None:
+        return costs
+    return costs.masked_fill(~sets.target_valid.any(dim=-1, keepdim=True), 0.0)
 
 
 def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
@@ -138,9 +157,17 @@ def mean_over_targets(sets: Sets, costs: Tensor) -> Tensor:
     return weighted(sets, costs).sum(dim=-1) / total.masked_fill(total == 0, 1.0)
 
 
-def mean_over_outputs(sets: Sets, costs: Tensor) -> Tensor:
-    """The mean [B] of costs [B, N] over the valid outputs; 0 if there are none."""
-    return costs.sum(dim=-1) / sets.masks()[1].sum(dim=-1).clamp(min=1)
+def mean_over_outputs(sets: Sets, costs: Tensor, presence: Presence | None) -> Tensor:
+    """The mean [B] of costs [B, N] over the valid outputs; 0 if there are none.
+
+    With presence outputs count by the probability that they exist.
+    """
+    outputs = sets.masks()[1]
+    if presence is None:
+        return costs.sum(dim=-1) / outputs.sum(dim=-1).clamp(min=1)
+    exists = presence.probabilities() * outputs
+    total = exists.sum(dim=-1)
+    return (exists * costs).sum(dim=-1) / total.masked_fill(total == 0, 1.0)
 
 
 def lacks_outputs(sets: Sets) -> Tensor | None:
@@ -157,6 +184,22 @@ def lacks_targets(sets: Sets) -> Tensor | None:
         return None
     targets, outputs = sets.masks()
     return outputs.any(dim=-1) & ~targets.any(dim=-1)
+
+
+def finish_rows(
+    sets: Sets,
+    per_set: Tensor,
+    presence: Presence | None,
+    reduction: str,
+    *impossible: Tensor | None,
+) -> Tensor:
+    """`finish` a loss in which targets choose outputs; with presence their number costs, too.
+
+    Then outputs without targets are no longer impossible: the number says what they cost.
+    """
+    if presence is None:
+        return finish(sets, per_set, reduction, lacks_outputs(sets), *impossible)
+    return finish(sets, per_set + presence.size(sets), reduction, too_few_outputs(sets))
 
 
 def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | None) -> Tensor:
@@ -178,6 +221,14 @@ def _factors(sets: Sets, impl: Impl) -> Factors:
         if dispatch.compares(impl, sets.target, sets.logits, features.comparable):
             return features.factors(*call)
         return Factors(*features.dot_product(*call, sets.target_valid), sharpness=None)
+
+
+def _output_bias(sets: Sets, factors: Factors, presence: Presence | None) -> Tensor:
+    """What each output adds to its scores [B, N]; -inf if it is not to be chosen."""
+    bias = -factors.log_partition
+    if presence is not None:
+        bias = bias - presence.choice()
+    return _barred(bias, sets.output_valid)
 
 
 def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:

@@ -8,13 +8,13 @@ from setwise.arguments import Reduction, check_call, check_choice, check_flag
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
-    finish,
-    lacks_outputs,
+    finish_rows,
     lacks_targets,
     nearest_output_costs,
     nearest_target_costs,
     weighted,
 )
+from setwise.losses.presence import read_presence
 
 
 def hausdorff(
@@ -23,6 +23,8 @@ def hausdorff(
     features: Features | None = None,
     *,
     directed: bool = True,
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -41,6 +43,10 @@ def hausdorff(
     With ``directed=False`` the larger of both directions is taken; ``weight`` applies to the
     direction from targets to outputs alone.
 
+    With ``presence``, logits [*, N], to choose an output costs ``-log c_j`` more, where ``c_j`` is
+    the probability that it exists, and ``-log p(M)`` is added: that of as many outputs as targets.
+    Undirected, the cost of an output is multiplied by ``c_j``.
+
     The other arguments are those of :func:`set_cross_entropy`. A set without targets costs 0
     (infinity if undirected and there are outputs); one with targets and no output, infinity.
 
@@ -51,9 +57,13 @@ def hausdorff(
     check_choice("impl", impl, IMPLS)
     check_flag("directed", directed)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    exists = read_presence(presence, presence_weight, input, sets)
     # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
-    per_set = weighted(sets, nearest_output_costs(sets, impl)).amax(dim=-1)
+    per_set = weighted(sets, nearest_output_costs(sets, exists, impl)).amax(dim=-1)
     if directed:
-        return finish(sets, per_set, reduction, lacks_outputs(sets))
-    per_set = per_set.maximum(nearest_target_costs(sets, impl).amax(dim=-1))
-    return finish(sets, per_set, reduction, lacks_outputs(sets), lacks_targets(sets))
+        return finish_rows(sets, per_set, exists, reduction)
+    back = nearest_target_costs(sets, impl)
+    if exists is not None:
+        back = back * exists.probabilities()
+    per_set = per_set.maximum(back.amax(dim=-1))
+    return finish_rows(sets, per_set, exists, reduction, lacks_targets(sets))

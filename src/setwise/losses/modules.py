@@ -27,6 +27,9 @@ from setwise.losses.hausdorff import hausdorff
 from setwise.losses.ordered import ordered_cross_entropy
 from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
+from setwise.losses.set_likelihood import Method, set_likelihood
+from setwise.losses.stable_matching import stable_matching_cross_entropy
+from setwise.losses.transport import transport_cross_entropy
 
 
 class SetLoss(nn.Module):
@@ -74,32 +77,47 @@ class SetLoss(nn.Module):
         input_valid: Tensor | None = None,
         target_valid: Tensor | None = None,
         weight: Tensor | None = None,
+        presence: Tensor | None = None,
     ) -> Any:
-        return type(self).function(
-            input,
-            target,
-            input_valid=input_valid,
-            target_valid=target_valid,
-            weight=weight,
-            **{name: getattr(self, name) for name in self.settings},
-        )
+        arguments = {"input_valid": input_valid, "target_valid": target_valid, "weight": weight}
+        return self._call(input, target, **arguments, presence=presence)
+
+    def _call(self, input: Tensor, target: Tensor, *, presence: Tensor | None, **rest: Any) -> Any:
+        if presence is not None:  # of which a loss of one's own need not know
+            rest["presence"] = presence
+        settings = {name: getattr(self, name) for name in self.settings}
+        return type(self).function(input, target, **rest, **settings)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.settings)
 
 
-class OrderedCrossEntropyLoss(SetLoss):
+class _PresenceLoss(SetLoss):
+    """Losses of ours: what presence weighs is a setting of each."""
+
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        presence_weight: float = 1.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(features, reduction=reduction)
+        self.presence_weight = presence_weight
+
+
+class OrderedCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.ordered_cross_entropy`."""
 
     function = staticmethod(ordered_cross_entropy)
 
 
-class SetCrossEntropyLoss(SetLoss):
+class SetCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.set_cross_entropy`.
 
     >>> SetCrossEntropyLoss(temperature=0.5)
-    SetCrossEntropyLoss(features=None, temperature=0.5, reduction='mean', impl='auto',
-    skip_negligible=True)
+    SetCrossEntropyLoss(features=None, temperature=0.5, presence_weight=1.0, reduction='mean',
+    impl='auto', skip_negligible=True)
     """
 
     function = staticmethod(set_cross_entropy)
@@ -109,17 +127,18 @@ class SetCrossEntropyLoss(SetLoss):
         features: Features | None = None,
         *,
         temperature: float | Tensor = 1.0,
+        presence_weight: float = 1.0,
         reduction: Reduction = "mean",
         impl: Impl = "auto",
         skip_negligible: bool = True,
     ) -> None:
-        super().__init__(features, reduction=reduction)
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.temperature = temperature
         self.impl = impl
         self.skip_negligible = skip_negligible
 
 
-class _NearestLoss(SetLoss):
+class _NearestLoss(_PresenceLoss):
     """What the losses of nearest outputs share: their settings."""
 
     def __init__(
@@ -127,10 +146,11 @@ class _NearestLoss(SetLoss):
         features: Features | None = None,
         *,
         directed: bool = True,
+        presence_weight: float = 1.0,
         reduction: Reduction = "mean",
         impl: Impl = "auto",
     ) -> None:
-        super().__init__(features, reduction=reduction)
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.directed = directed
         self.impl = impl
 
@@ -147,7 +167,7 @@ class HausdorffLoss(_NearestLoss):
     function = staticmethod(hausdorff)
 
 
-class AssignmentCrossEntropyLoss(SetLoss):
+class AssignmentCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.assignment_cross_entropy`."""
 
     function = staticmethod(assignment_cross_entropy)
@@ -157,7 +177,71 @@ class AssignmentCrossEntropyLoss(SetLoss):
         features: Features | None = None,
         *,
         return_matching: bool = False,
+        presence_weight: float = 1.0,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(features, reduction=reduction)
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.return_matching = return_matching
+
+    def forward(
+        self,
+        input: Tensor,
+        target: Tensor,
+        *,
+        input_valid: Tensor | None = None,
+        target_valid: Tensor | None = None,
+        weight: Tensor | None = None,
+        presence: Tensor | None = None,
+        matching_cost: Features | Tensor | None = None,
+    ) -> Any:
+        arguments = {"input_valid": input_valid, "target_valid": target_valid, "weight": weight}
+        rest = {**arguments, "matching_cost": matching_cost}
+        return self._call(input, target, **rest, presence=presence)
+
+
+class SetLikelihoodLoss(_PresenceLoss):
+    """See :func:`setwise.set_likelihood`."""
+
+    function = staticmethod(set_likelihood)
+
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        method: Method = "auto",
+        exclusivity: float | Tensor | None = None,
+        return_settled: bool = False,
+        presence_weight: float = 1.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
+        self.method = method
+        self.exclusivity = exclusivity
+        self.return_settled = return_settled
+
+
+class TransportCrossEntropyLoss(_PresenceLoss):
+    """See :func:`setwise.transport_cross_entropy`."""
+
+    function = staticmethod(transport_cross_entropy)
+
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        temperature: float = 1.0,
+        missing_cost: float | None = None,
+        return_settled: bool = False,
+        presence_weight: float = 1.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(features, presence_weight=presence_weight, reduction=reduction)
+        self.temperature = temperature
+        self.missing_cost = missing_cost
+        self.return_settled = return_settled
+
+
+class StableMatchingCrossEntropyLoss(_PresenceLoss):
+    """See :func:`setwise.stable_matching_cross_entropy`."""
+
+    function = staticmethod(stable_matching_cross_entropy)

@@ -8,14 +8,14 @@ from setwise.arguments import Reduction, check_call, check_choice, check_flag
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
-    finish,
-    lacks_outputs,
+    finish_rows,
     lacks_targets,
     mean_over_outputs,
     mean_over_targets,
     nearest_output_costs,
     nearest_target_costs,
 )
+from setwise.losses.presence import read_presence
 
 
 def set_average(
@@ -24,6 +24,8 @@ def set_average(
     features: Features | None = None,
     *,
     directed: bool = True,
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -42,6 +44,10 @@ def set_average(
     With ``directed=False`` the average over the outputs of the cost of their nearest target is
     added, as point-cloud libraries do; ``weight`` applies to the first term alone.
 
+    With ``presence``, logits [*, N], to choose an output costs ``-log c_j`` more, where ``c_j`` is
+    the probability that it exists, and ``-log p(M)`` is added: that of as many outputs as targets.
+    Undirected, an output counts by ``c_j``.
+
     The other arguments are those of :func:`set_cross_entropy`. A set without targets costs 0
     (infinity if undirected and there are outputs); one with targets and no output, infinity.
 
@@ -55,8 +61,9 @@ def set_average(
     check_choice("impl", impl, IMPLS)
     check_flag("directed", directed)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
-    per_set = mean_over_targets(sets, nearest_output_costs(sets, impl))
+    exists = read_presence(presence, presence_weight, input, sets)
+    per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
     if directed:
-        return finish(sets, per_set, reduction, lacks_outputs(sets))
-    per_set = per_set + mean_over_outputs(sets, nearest_target_costs(sets, impl))
-    return finish(sets, per_set, reduction, lacks_outputs(sets), lacks_targets(sets))
+        return finish_rows(sets, per_set, exists, reduction)
+    back = mean_over_outputs(sets, nearest_target_costs(sets, impl), exists)
+    return finish_rows(sets, per_set + back, exists, reduction, lacks_targets(sets))

@@ -9,6 +9,7 @@ from setwise.arguments import Reduction, check_call, check_choice, check_flag, r
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import set_cross_entropies
+from setwise.losses.presence import read_presence
 
 # Temperatures that are allowed, the least and the greatest.
 RANGE = 1e-6, 1e6
@@ -20,6 +21,8 @@ def set_cross_entropy(
     features: Features | None = None,
     *,
     temperature: float | Tensor = 1.0,
+    presence: Tensor | None = None,
+    presence_weight: float = 1.0,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     weight: Tensor | None = None,
@@ -45,6 +48,15 @@ def set_cross_entropy(
             times `set_average`; above 1 all outputs learn from all targets, which helps at the
             start of training. A tensor of one such number, on the device of the input, may change
             between replays of a compiled or recorded step; on a GPU it is trusted to be in range.
+        presence: logits [*, N] of the outputs' existence, as a network may say them beside each
+            element. The loss is then bounded below, as without::
+
+                SH(X, Y) = -sum_i w_i t logsumexp_j((log c_j - H(x_i, y_j)) / t) - log p(M)
+
+            where ``c_j`` is the probability that output j exists, and ``p(M)`` that M of them do.
+            To choose an output costs ``-log c_j``, so outputs that are needed come to exist, and
+            the others not, for there are to be no more than M.
+        presence_weight: multiplies what presence costs, ``-log c_j`` and ``-log p(M)``.
         input_valid: which outputs are real: booleans [*, N], or lengths [*] of integers.
         target_valid: which targets are real: booleans [*, M], or lengths [*].
         weight: of each target, [*, M].
@@ -60,7 +72,9 @@ def set_cross_entropy(
             sets and elements of up to four features always do.
 
     A set without targets costs 0; one with targets and no output at all costs infinity, for
-    nothing can produce them. Half-precision inputs are computed, and returned, in float32.
+    nothing can produce them. With ``presence`` a set without targets costs ``-log p(0)``, and one
+    with more targets than outputs infinity. Half-precision inputs are computed, and returned, in
+    float32.
 
     The paper's example, in natural logarithms:
 
@@ -79,7 +93,8 @@ def set_cross_entropy(
     check_flag("skip_negligible", skip_negligible)
     given = (input, target, features, input_valid, target_valid, weight, reduction)
     sets = check_call(*given, widen=False)
-    return set_cross_entropies(sets, temperature, impl, reduction, skip_negligible)
+    exists = read_presence(presence, presence_weight, input, sets)
+    return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)
 
 
 def _check_temperature(temperature: float | Tensor) -> float | Tensor:

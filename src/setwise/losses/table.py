@@ -13,6 +13,9 @@ from setwise.losses.hausdorff import hausdorff
 from setwise.losses.ordered import ordered_cross_entropy
 from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
+from setwise.losses.set_likelihood import set_likelihood
+from setwise.losses.stable_matching import stable_matching_cross_entropy
+from setwise.losses.transport import transport_cross_entropy
 from setwise.registry import Registry
 
 # As matplotlib and CSS read it: #rrggbb.
@@ -120,6 +123,9 @@ for _function, _symbol, _label, _colour, _options, _capturable in (
     (set_average, "A1H", "set average", "#1f77b4", (), True),
     (hausdorff, "H1H", "Hausdorff", "#ff7f0e", (), True),
     (assignment_cross_entropy, "AH", "best assignment", "#2ca02c", (), False),
+    (stable_matching_cross_entropy, "GS", "stable matching", "#e377c2", (), False),
+    (transport_cross_entropy, "OT", "optimal transport", "#17becf", (), False),
+    (set_likelihood, "LH", "set likelihood", "#9467bd", ("exclusivity",), False),
 ):
     register_loss(
         _function,

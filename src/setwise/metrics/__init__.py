@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from setwise.metrics.cardinality import cardinality_error
 from setwise.metrics.matching import matched_error, multiset_equality
+from setwise.metrics.presence import expected_size, present
 from setwise.metrics.success import set_success
 
 if TYPE_CHECKING:
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
     from setwise.metrics.classes import MultisetEquality as MultisetEquality
     from setwise.metrics.classes import SetSuccess as SetSuccess
 
-__all__ = ["cardinality_error", "matched_error", "multiset_equality", "set_success"]
+__all__ = [
+    "cardinality_error",
+    "expected_size",
+    "matched_error",
+    "multiset_equality",
+    "present",
+    "set_success",
+]
 
 _CLASSES = ("CardinalityError", "MatchedError", "MultisetEquality", "SetSuccess")
 

@@ -56,8 +56,8 @@ class SetSuccess(MeanOverSets):
         super().__init__(**kwargs)
         self.features, self.tolerance = features, tolerance
 
-    def update(self, preds: Tensor, target: Tensor, **masks: Tensor | None) -> None:
-        """Take in logits [*, N, F] and targets [*, M, F]; masks as in the function."""
+    def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
+        """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
         self.add(
             set_success(
                 preds,
@@ -65,7 +65,7 @@ class SetSuccess(MeanOverSets):
                 self.features,
                 tolerance=self.tolerance,
                 reduction="none",
-                **masks,
+                **rest,
             )
         )
 
@@ -81,8 +81,8 @@ class MultisetEquality(MeanOverSets):
         super().__init__(**kwargs)
         self.features, self.tolerance = features, tolerance
 
-    def update(self, preds: Tensor, target: Tensor, **masks: Tensor | None) -> None:
-        """Take in logits [*, N, F] and targets [*, M, F]; masks as in the function."""
+    def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
+        """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
         self.add(
             multiset_equality(
                 preds,
@@ -90,7 +90,7 @@ class MultisetEquality(MeanOverSets):
                 self.features,
                 tolerance=self.tolerance,
                 reduction="none",
-                **masks,
+                **rest,
             )
         )
 
@@ -104,9 +104,9 @@ class MatchedError(MeanOverSets):
         super().__init__(**kwargs)
         self.features = features
 
-    def update(self, preds: Tensor, target: Tensor, **masks: Tensor | None) -> None:
-        """Take in logits [*, N, F] and targets [*, M, F]; masks as in the function."""
-        self.add(matched_error(preds, target, self.features, reduction="none", **masks))
+    def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
+        """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
+        self.add(matched_error(preds, target, self.features, reduction="none", **rest))
 
 
 class CardinalityError(MeanOverSets):

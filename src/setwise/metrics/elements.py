@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from setwise.arguments import check_call
+from setwise.arguments import check_call, check_presence
 from setwise.features import Family, Features
 from setwise.kernels.autocast import no_autocast
+from setwise.metrics.presence import present
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ def prepare(
     input_valid: Tensor | None,
     target_valid: Tensor | None,
     reduction: str,
+    presence: Tensor | None = None,
+    threshold: float = 0.5,
     tolerance: float = 0.0,
 ) -> Elements:
     """Check a call of a metric and discretise its outputs."""
@@ -45,6 +48,9 @@ def prepare(
         raise ValueError(f"tolerance: must be finite and not negative, got {tolerance!r}")
     sets = check_call(input, target, features, input_valid, target_valid, None, reduction)
     target_mask, output_mask = sets.masks()
+    logits = check_presence(presence, input, sets)
+    if logits is not None:
+        output_mask = output_mask & present(logits, threshold)
     return Elements(
         lead=sets.lead,
         features=sets.features,

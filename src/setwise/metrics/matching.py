@@ -18,6 +18,8 @@ def multiset_equality(
     features: Features | None = None,
     *,
     tolerance: float = 0.0,
+    presence: Tensor | None = None,
+    threshold: float = 0.5,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     reduction: Reduction = "mean",
@@ -27,12 +29,16 @@ def multiset_equality(
     Stricter than `set_success`: as many outputs as targets, and a one-to-one pairing of equal
     elements (continuous features may be ``tolerance`` apart). Two empty sets are equal.
 
+    With ``presence``, logits [*, N], only outputs take part whose probability to exist is above the
+    ``threshold``.
+
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     >>> multiset_equality(9 * target - 4, target)
     tensor(1.)
     """
-    elements = prepare(input, target, features, input_valid, target_valid, reduction, tolerance)
+    call = (input, target, features, input_valid, target_valid, reduction)
+    elements = prepare(*call, presence, threshold, tolerance)
     wrong = differ(elements, tolerance)
     if tolerance == 0:
         paired = _as_often_as_among_targets(elements, wrong)
@@ -63,6 +69,8 @@ def matched_error(
     target: Tensor,
     features: Features | None = None,
     *,
+    presence: Tensor | None = None,
+    threshold: float = 0.5,
     input_valid: Tensor | None = None,
     target_valid: Tensor | None = None,
     reduction: Reduction = "mean",
@@ -74,12 +82,16 @@ def matched_error(
     ``1 / sqrt(concentration)``. A target left without an output, because there are too few, counts
     1 for all its features. A set without targets has no error.
 
+    With ``presence``, logits [*, N], only outputs take part whose probability to exist is above the
+    ``threshold``.
+
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> matched_error(torch.tensor([[-9.0, 9.0], [9.0, 9.0]]), target)  # 1 of 4 features is wrong
     tensor(0.2500)
     """
-    elements = prepare(input, target, features, input_valid, target_valid, reduction)
+    call = (input, target, features, input_valid, target_valid, reduction)
+    elements = prepare(*call, presence, threshold)
     errors = error(elements)
     matching = assign(errors, elements.target_valid, elements.output_valid)
     matched = _of_matched(errors, matching).masked_fill(~elements.target_valid, 0.0)

@@ -1,0 +1,34 @@
+"""Losses of one matching: what it is found by, and what it costs.
+
+Legend: B sets, N outputs, M targets.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from setwise.arguments import Sets
+from setwise.kernels.assignment import UNMATCHED
+from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
+from setwise.losses.presence import Presence, too_few_outputs
+
+
+def matching_costs(sets: Sets, presence: Presence | None) -> Tensor:
+    """The cost of each pair [B, M, N], with its weight and what the output's existence gains."""
+    costs = pairwise_costs(sets)
+    if sets.weight is not None:
+        costs = costs * sets.weight.unsqueeze(-1)
+    return costs if presence is None else costs - presence.odds().unsqueeze(1)
+
+
+def finish_matched(
+    sets: Sets, matching: Tensor, presence: Presence | None, reduction: str
+) -> Tensor:
+    """The loss under a matching [B, M]: the index of each target's output, or UNMATCHED."""
+    found, chosen = matching != UNMATCHED, matching.clamp(min=0)
+    costs = weighted(sets, torch.where(found, matched_costs(sets, chosen), 0.0)).sum(dim=-1)
+    if presence is not None:
+        gains = torch.where(found, presence.odds().gather(1, chosen), 0.0)
+        costs = costs + presence.all_absent(sets) - gains.sum(dim=-1)
+    return finish(sets, costs, reduction, too_few_outputs(sets))

@@ -1,0 +1,107 @@
+"""Distances of point clouds under the names they are known by.
+
+Legend: N output points, M target points, D dimensions; ``*`` any leading dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from setwise.arguments import Reduction, check_call
+from setwise.features import Features, Gaussian
+from setwise.kernels.assignment import UNMATCHED, assign
+from setwise.kernels.autocast import no_autocast
+from setwise.kernels.dispatch import Impl
+from setwise.kernels.gather import gather_elements
+from setwise.losses.costs import finish, mean_over_targets
+from setwise.losses.set_average import set_average
+
+
+def chamfer(
+    input: Tensor,
+    target: Tensor,
+    *,
+    directed: bool = False,
+    input_valid: Tensor | None = None,
+    target_valid: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    impl: Impl = "auto",
+) -> Tensor:
+    r"""The Chamfer distance of points [*, N, D] and [*, M, D]: squared, in both directions.
+
+    .. math:: \frac1M \sum_i \min_j |x_i - y_j|^2 + \frac1N \sum_j \min_i |x_i - y_j|^2
+
+    It is :func:`set_average` with ``Gaussian(D, scale=1 / sqrt(2))``, undirected unless told
+    otherwise; the other arguments are those.
+
+    >>> import torch
+    >>> outputs, target = torch.tensor([[0.0, 0.0], [3.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    >>> chamfer(outputs, target)  # 1 + (1 + 10) / 2
+    tensor(6.5000)
+    """
+    return set_average(
+        input,
+        target,
+        _points(input),
+        directed=directed,
+        input_valid=input_valid,
+        target_valid=target_valid,
+        weight=weight,
+        reduction=reduction,
+        impl=impl,
+    )
+
+
+def earth_movers(
+    input: Tensor,
+    target: Tensor,
+    *,
+    input_valid: Tensor | None = None,
+    target_valid: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    r"""The earth mover's distance of as many points as points: [*, N, D] and [*, N, D].
+
+    .. math:: \min_{\pi\ \mathrm{bijective}} \frac{1}{\sum_i w_i} \sum_i w_i |x_i - y_{\pi(i)}|
+
+    The mean distance under the best matching, which is found on the host as in
+    :func:`assignment_cross_entropy`. Sets of which masks leave unequal numbers of points cost
+    infinity; :func:`transport_cross_entropy` shares points out.
+
+    >>> import torch
+    >>> earth_movers(torch.tensor([[0.0], [5.0]]), torch.tensor([[6.0], [2.0]]))  # (2 + 1) / 2
+    tensor(1.5000)
+    """
+    features = _points(input)
+    sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    if input.shape[-2] != target.shape[-2]:
+        raise ValueError(
+            f"target: the earth mover's distance is between as many points as points: input "
+            f"{tuple(input.shape)}, target {tuple(target.shape)}; take transport_cross_entropy"
+        )
+    targets, outputs = sets.masks()
+    with torch.no_grad(), no_autocast(sets.logits):
+        distances = torch.cdist(sets.target, sets.logits)
+        if sets.weight is not None:
+            distances = distances * sets.weight.unsqueeze(-1)
+        matching = assign(distances, targets, outputs)
+    found = matching != UNMATCHED
+    with no_autocast(sets.logits):
+        apart = sets.target - gather_elements(sets.logits, matching.clamp(min=0))
+        # A distance of 0 has no gradient: there, none is taken.
+        squared = torch.where(found, apart.square().sum(dim=-1), 0.0)
+        costs = torch.where(squared > 0, squared, 1.0).sqrt() * (squared > 0)
+    unequal = targets.sum(dim=-1) != outputs.sum(dim=-1)
+    return finish(sets, mean_over_targets(sets, costs), reduction, unequal)
+
+
+def _points(input: Tensor) -> Features | None:
+    """Of the dimension of the input, if it has any; a wrong one is told by the usual checks."""
+    if not isinstance(input, Tensor) or input.dim() == 0 or input.shape[-1] == 0:
+        return None
+    return Features(Gaussian(input.shape[-1], scale=math.sqrt(0.5)))
