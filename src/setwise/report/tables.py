@@ -18,6 +18,7 @@ from typing import Any
 from setwise.experiments import store
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record as Record
+from setwise.outside import read_json
 from setwise.report import records as files
 from setwise.report.records import HELDOUT
 
@@ -171,11 +172,10 @@ def seconds(records: Sequence[Record]) -> float:
 def _is_sheet(path: Path) -> bool:
     """Beside runs there must be one; elsewhere, other files may end like sheets."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except ValueError:
-        content = None
-    known = {"scenarios", "losses", "metric"}
-    return (isinstance(content, dict) and known <= content.keys()) or _has_runs(path)
+        content = {}
+    return {"scenarios", "losses", "metric"} <= content.keys() or _has_runs(path)
 
 
 def _require_sheet(path: Path) -> None:
