@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "setwise"
 # Each room and the rooms it may import from, besides itself.
 BELOW: dict[str, set[str]] = {
     "files": set(),
+    "outside": {"files"},
     "registry": set(),
     "values": set(),
     "features": {"values"},
@@ -21,22 +22,22 @@ BELOW: dict[str, set[str]] = {
     "arguments": {"features", "values"},
     "losses": {"features", "kernels", "arguments", "registry", "values"},
     "metrics": {"features", "kernels", "arguments"},
-    "data": {"features", "files"},
+    "data": {"features", "files", "outside"},
     "models": {"features", "arguments", "values"},
-    "worlds": {"data", "features", "registry"},
+    "worlds": {"data", "features", "outside", "registry"},
     "environment": {"the public names"},
     "experiments": {
         *("the public names", "environment", "features", "files", "losses", "metrics", "models"),
-        *("data", "registry", "render", "worlds"),
+        *("data", "outside", "registry", "render", "worlds"),
     },
-    "render": {"data", "files"},
+    "render": {"data", "files", "outside"},
     "planning": {"data", "environment", "experiments", "files", "models", "worlds"},
     "bench": {"the public names", "arguments", "environment", "kernels"},
-    "report": {"experiments", "files"},
+    "report": {"experiments", "files", "outside"},
     "demo": {"environment", "experiments", "files", "losses", "planning", "report", "worlds"},
     "cli": {
         *("the public names", "bench", "data", "demo", "environment", "experiments", "files"),
-        *("losses", "planning", "render", "report", "worlds"),
+        *("losses", "outside", "planning", "render", "report", "worlds"),
     },
 }
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names

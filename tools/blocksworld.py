@@ -36,6 +36,7 @@ from tools.photographs import contact_sheet, draw_reconstructions, enlarged, sav
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "figures"
+SIZE = (300, 200)  # of a picture, in pixels
 WORLD = Blocksworld(blocks=5, stacks=3)
 STATES = 20
 # The first states of Table 3 that no network was trained on.
@@ -90,7 +91,7 @@ def draw_states(folder: Path) -> None:
 
 
 def _load(folder: Path, state: Tensor) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    image, description = files.load(folder, int(WORLD.rank(state)))
+    image, description = files.load(folder, int(WORLD.rank(state)), SIZE)
     boxes = np.array([block["bbox"] for block in description["objects"]], dtype=np.uint16)
     return np.asarray(image.convert("RGB")), boxes
 
@@ -100,7 +101,7 @@ def _transition(folder: Path, states: Tensor) -> NDArray[np.uint8]:
     columns = []
     for state in states:
         picture, boxes = _load(folder, state)
-        image, _ = files.load(folder, int(WORLD.rank(state)))
+        image, _ = files.load(folder, int(WORLD.rank(state)), SIZE)
         picture = enlarged(picture, SCALE, boxes)
         cuts = [enlarged(patch, SCALE) for patch in cut(image, boxes)]
         patches = contact_sheet(cuts, columns=len(boxes))

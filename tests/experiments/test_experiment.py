@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ import setwise.experiments
 from recorded import RESULTS
 from setwise.experiments import Experiment, Reference, Sheet, checkpoint, records, store
 from setwise.experiments.config import Config, config_from
+from setwise.experiments.networks import RuleLearner
 from setwise.experiments.recipes import EXPERIMENTS, PLANNED, table1
 from setwise.experiments.saved_networks import read_config
 from setwise.experiments.tasks import BlocksData, PuzzleData, Task
@@ -381,9 +382,13 @@ def test_a_class_of_another_kind_is_refused() -> None:
 
 
 def test_nested_tuples_come_back_from_a_record() -> None:
-    config = EXPERIMENTS["table1"].config("1", "set_cross_entropy", 0)
-    network = replace(config.network, element_widths=((2, 3), (4,)))  # type: ignore[call-arg]
-    config = replace(config, network=network)
+    @dataclass(frozen=True)
+    class Nested(RuleLearner):
+        kind: ClassVar[str] = "nested"
+        widths: tuple[tuple[int, ...], ...] = ()
+
+    config = EXPERIMENTS["table4"].configs([0])[0]
+    config = replace(config, network=Nested(widths=((2, 3), (4,))))
     back = config_from(json.loads(json.dumps(config.as_dict())))
     assert back == config
     assert hash(back) == hash(config)

@@ -116,5 +116,7 @@ class TestConfigs:
     def test_unknown_kinds_are_refused(self, part: str) -> None:
         saved = puzzle_config().as_dict()
         saved[part]["kind"] = "schedule"
-        with pytest.raises(ValueError, match=f"{part}: unknown 'schedule'; known: "):
+        with pytest.raises(
+            ValueError, match=f"written with {part} of kind 'schedule', which is not reg"
+        ):
             config_from(saved)

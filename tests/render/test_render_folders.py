@@ -154,13 +154,14 @@ def test_a_failing_worker_is_reported(ending: str, message: str, tmp_path: Path)
     """By a program that gives a version, as Blender does, and then ends or takes us along."""
     program = tmp_path / "program"
     program.write_text(
-        f"#!/bin/sh\nif [ $1 = --version ]; then echo 9; exit; fi\necho so sorry\n{ending}\n"
+        "#!/bin/sh\nif [ $1 = --version ]; then echo Blender 9; exit; fi\n"
+        f"echo so sorry\n{ending}\n"
     )
     program.chmod(0o755)
     settings = replace(TINY, renderer="blender")
     with pytest.raises(RuntimeError, match=message):
         render_states(settings, STATES[:2], tmp_path / "x", workers=2, blender=program)
-    assert json.loads((tmp_path / "x" / "settings.json").read_text())["version"] == "9"
+    assert json.loads((tmp_path / "x" / "settings.json").read_text())["version"] == "blender 9"
 
 
 def test_blocks_are_cut_out(undisturbed: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def _in_one_child(
 ) -> list[Outcome[Case, Value]]:
     """The outcomes of the first cases, up to one that ends the child."""
     ours, theirs = FORKS.Pipe(duplex=False)
-    child = FORKS.Process(target=_serve, args=(theirs, act, cases, megabytes), daemon=True)
+    child = FORKS.Process(target=_serve, args=(theirs, act, cases, megabytes))
     child.start()
     theirs.close()
     found: list[Outcome[Case, Value]] = []

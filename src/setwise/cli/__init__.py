@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import setwise
-from setwise.cli import bench, data, demo, doctor, plan, report, reproduce, rules, tables, train
+from setwise.cli import (
+    bench,
+    data,
+    demo,
+    doctor,
+    plan,
+    report,
+    reproduce,
+    rules,
+    streams,
+    tables,
+    train,
+)
 from setwise.cli.errors import CommandError
-from setwise.cli.installed import for_this_installation
+from setwise.cli.installed import extra_with, for_this_installation
 from setwise.cli.interrupt import INTERRUPTED, all_like_ctrl_c
 from setwise.cli.options import Parser
 
@@ -42,20 +53,32 @@ def command_line() -> Parser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    with streams.any_text_and_one_line_warnings():
+        try:
+            try:
+                return _run(arguments)
+            finally:
+                streams.flush()
+        except BrokenPipeError:
+            # Whoever read the output, such as head, has seen enough.
+            streams.silence()
+            return NOBODY_READS
+        except OSError as error:  # of the output itself: a full disk
+            print(error, file=sys.stderr)
+            streams.silence()
+            return 2
+
+
+def _run(arguments: list[str] | None) -> int:
     options = command_line().parse_args(arguments)
     options.arguments = sys.argv[1:] if arguments is None else arguments
     try:
         with all_like_ctrl_c():
-            code = int(options.run(options))
-        sys.stdout.flush()
-        return code
+            return int(options.run(options))
     except BrokenPipeError:
-        # Whoever read the output, such as head, has seen enough. Python would complain of what is
-        # left of it on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOBODY_READS
+        raise
     except (CommandError, OSError) as error:
-        print(for_this_installation(str(error)), file=sys.stderr)
+        print(streams.printable(for_this_installation(str(error))), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -64,7 +87,8 @@ def main(arguments: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in OPTIONAL:
             raise
-        said = f"this needs {package}: pip install 'setwise[{options.extra}]'"
+        extra = extra_with(package, options.extra)
+        said = f"this needs {package}: pip install 'setwise[{extra}]'"
         # Some parts of the library know better with which extra the package comes.
         told = str(error) if "setwise[" in str(error) else said
         print(for_this_installation(told), file=sys.stderr)

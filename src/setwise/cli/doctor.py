@@ -17,10 +17,10 @@ from setwise.cli.installed import (
     Requirement,
     find_extra,
     find_package,
-    one_line,
     pip,
     requirements,
 )
+from setwise.outside import one_line
 
 _STYLES = {"works": "green", "missing": "yellow", "broken": "bold red"}
 _HEADINGS = {

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlparse
 
+from setwise.outside import one_line
+
 State = Literal["works", "missing", "broken"]
 
 # Packages whose modules have other names than they have.
@@ -89,7 +91,7 @@ def find_package(wanted: Requirement) -> Finding:
         detail = f"{found} is too old, {wanted.oldest} is needed"
         return Finding(name, "missing", detail, pip(f"{name}>={wanted.oldest}"))
     if name not in NOT_IMPORTED:
-        module = MODULES.get(name, name.replace("-", "_"))
+        module = _module(name)
         try:
             import_module(module)
         except Exception as error:  # a broken package may raise anything
@@ -109,6 +111,16 @@ def install_command(extra: str) -> str:
     folder = Path(unquote(urlparse(source["url"]).path))
     editable = ["--editable"] if source["dir_info"].get("editable") else []
     return pip(*editable, f"{folder}[{extra}]")
+
+
+def extra_with(module: str, preferred: str) -> str:
+    """The extra that brings a module: the preferred one, unless others do and it does not."""
+    try:
+        wanted = requirements()
+    except PackageNotFoundError:  # imported from its source, and not installed at all
+        return preferred
+    bringing = [one.extra for one in wanted if one.extra and _module(one.package) == module]
+    return preferred if preferred in bringing or not bringing else bringing[0]
 
 
 def for_this_installation(message: str) -> str:
@@ -133,13 +145,8 @@ def pip(*arguments: str) -> str:
     return shlex.join([python, "-m", "pip", "install", *arguments])
 
 
-def one_line(error: BaseException) -> str:
-    """What an error says, without its name and on one line.
-
-    >>> one_line(ValueError("no\\n  good"))
-    'no good'
-    """
-    return " ".join(str(error).split()) or type(error).__name__
+def _module(package: str) -> str:
+    return MODULES.get(package, package.replace("-", "_"))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from setwise.cli.errors import CommandError
+from setwise.cli.streams import printable
 
 SEEDS = 2**63
 
@@ -18,7 +19,8 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, with the command whose help tells more."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+        line = " ".join(printable(message).split("\n"))
+        self.exit(2, f"{self.prog}: error: {line}; see {self.prog} --help\n")
 
     def parse_known_args(  # type: ignore[override]  # overloads of what is one function
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -66,19 +68,33 @@ def positive(text: str) -> float:
     >>> positive("0.5")
     0.5
     """
+    if (number := _finite(text)) > 0:
+        return number
+    raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+
+
+def not_negative(text: str) -> float:
+    """A finite number, zero or above."""
+    if (number := _finite(text)) >= 0:
+        return number
+    raise argparse.ArgumentTypeError(f"expected a number, 0 or above, got {text!r}")
+
+
+def _finite(text: str) -> float:
+    """The number, or one that is in no range."""
     try:
         number = float(text)
     except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return number
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def require_file(option: str, path: Path) -> None:
     """Something to read must be there, and be a file."""
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "is not there"
+        what = "is not there"
+        if path.exists():  # a pipe would be waited for, perhaps forever
+            what = "is a folder" if path.is_dir() else "is no regular file"
         raise CommandError(f"{option}: expected a file, {path} {what}")
 
 

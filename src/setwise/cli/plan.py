@@ -70,7 +70,6 @@ def _run(options: argparse.Namespace) -> int:
 
     from setwise.losses.table import LOSSES
     from setwise.planning import LatentPlanner, find_executable
-    from setwise.planning.learned import open_space
     from setwise.planning.recorded import check_place
     from setwise.worlds import WORLDS
 
@@ -84,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         WORLDS[options.name]  # an error lists those that there are
         find_executable(options.downward)
-        space = open_space(_network(options), options.data)
+        space = _space(options)
         problems = _problems(options, space)
         space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
@@ -106,18 +105,19 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if all(result.valid for result in results) else 1
 
 
-def _network(options: argparse.Namespace) -> Path:
-    from setwise.planning.learned import choose_network
+def _space(options: argparse.Namespace) -> LearnedSpace:
+    from setwise.planning.learned import choose_space, open_space
 
     if options.network:
         require_file("--network", options.network)
-    path: Path | None = options.network or choose_network(options.name, options.runs)
-    if path is None:
+        return open_space(options.network, options.data)
+    space = choose_space(options.name, options.runs, options.data)
+    if space is None:
         train = TRAIN.get(options.name, "setwise train FILE.py, an experiment over its states")
         raise CommandError(
             f"--network: {options.runs} holds none of the {options.name}; train one with {train}"
         )
-    return path
+    return space
 
 
 def _problems(options: argparse.Namespace, space: LearnedSpace) -> list[Problem]:
@@ -127,6 +127,7 @@ def _problems(options: argparse.Namespace, space: LearnedSpace) -> list[Problem]
     if world.kind != options.name:
         raise CommandError(f"--network: {space.path} is a network of {world.name}")
     if options.problem:
+        require_file("--problem", options.problem)
         return read_problems(options.problem.read_text(), world, str(options.problem))
     [problem] = problems_for(world, options.steps, 1, options.seed)
     name = require_name("name of the world", f"{world.name}-{options.steps}-seed{options.seed}")

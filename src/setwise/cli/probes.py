@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from setwise.cli.installed import Finding, install_command, one_line, pip
+from setwise.cli.installed import Finding, install_command, pip
+from setwise.outside import one_line
 
 if TYPE_CHECKING:
     from setwise.render.backends import RendererName

@@ -57,13 +57,20 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _ask(options: argparse.Namespace) -> int:
     from setwise.experiments.ask import RuleNetwork
     from setwise.experiments.kept import kept_rule_learner
+    from setwise.experiments.saved_networks import first_that_opens
+
+    def opened(kept: Kept) -> tuple[Kept, RuleNetwork]:
+        return kept, RuleNetwork.load(kept.path, options.facts)
 
     named = options.network
     if named:
         require_file("--network", named)
     try:
-        kept = kept_rule_learner(named, options.results) if named else _best(options)
-        answer = RuleNetwork.load(kept.path, options.facts).ask(options.head)
+        there = [kept_rule_learner(named, options.results)] if named else _answering(options)
+        found = first_that_opens(there, opened)
+        assert found is not None
+        kept, network = found
+        answer = network.ask(options.head)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     if options.json:
@@ -73,15 +80,14 @@ def _ask(options: argparse.Namespace) -> int:
     return 0
 
 
-def _best(options: argparse.Namespace) -> Kept:
-    """The network to ask where none is named."""
+def _answering(options: argparse.Namespace) -> list[Kept]:
+    """The networks to ask where none is named, the best first; at least one."""
     from setwise.experiments.kept import asked_predicate, kept_rule_learners
 
     predicate = asked_predicate(options.head, options.facts)
     kept = kept_rule_learners(options.runs, options.results, options.facts)
-    for network in kept:
-        if network.predicate == predicate:
-            return network
+    if answering := [network for network in kept if network.predicate == predicate]:
+        return answering
     others = sorted({network.predicate for network in kept})
     there = f" (only for {', '.join(others)})" if others else ""
     raise CommandError(
@@ -181,7 +187,7 @@ def _count(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for n, paper in PAPER_CLAUSES.items():
         encoding = own.encoding(n) if own else RulesData(n=n).encoding()
-        clauses = len(encoding.rule.ground(encoding.kb))
+        clauses = encoding.rule.count(encoding.kb)
         # The paper counts over countries alone.
         known = None if own else paper
         rows.append({"rule": str(encoding.rule), "clauses": clauses, "paper": known})

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
 from setwise.cli.interrupt import INTERRUPTED, interruptible
-from setwise.cli.options import device_named, positive_whole, require_folder
+from setwise.cli.options import (
+    SEEDS,
+    device_named,
+    not_negative,
+    positive_whole,
+    require_folder,
+)
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import Config, config_from
@@ -26,6 +32,8 @@ if TYPE_CHECKING:
     from setwise.experiments.experiment import Experiment, Sheet
     from setwise.experiments.run import Keep
     from setwise.experiments.train import RunResult, Training, TrainingProgress
+
+MOST_SEEDS = 10_000  # at once; an experiment of the paper has ten
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--results", type=Path, default=Path("results"), help="folder of records; default: results")
     add("--runs", type=Path, default=Path("runs"), help="folder of checkpoints; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
-    add("--save-every", type=float, default=300.0, metavar="S", help="seconds; default: 300")
+    add("--save-every", type=not_negative, default=300.0, metavar="S", help="seconds; default: 300")
     add(
         "--threads",
         type=positive_whole,
@@ -77,6 +85,10 @@ def seeds(text: str) -> list[int]:
         low, high = int(first), int(last or first)
         if high < low:
             raise argparse.ArgumentTypeError(f"a range goes upwards: {high}-{low}, not {part}")
+        if high >= SEEDS:
+            raise argparse.ArgumentTypeError(f"expected seeds below 2**63, got {part}")
+        if high - low >= MOST_SEEDS:
+            raise argparse.ArgumentTypeError(f"expected at most {MOST_SEEDS} seeds, got {part}")
         found |= set(range(low, high + 1))
     return sorted(found)
 

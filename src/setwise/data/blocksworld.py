@@ -31,6 +31,7 @@ from setwise.data.checks import (
 
 Material = Literal["rubber", "metal"]
 MATERIALS: tuple[Material, ...] = ("rubber", "metal")
+_MOST_BLOCKS, _MOST_STACKS = 20, 1000  # 21! does not fit in 64 bits
 _MOST_STATES_LISTED = 2_000_000  # 6 blocks on 3 stacks have 1,290,240
 
 
@@ -51,8 +52,10 @@ class Blocksworld:
     def __post_init__(self) -> None:
         require_int("blocks", self.blocks, 1)
         require_int("stacks", self.stacks, 2)
-        if self.number_of_states >= 2**63:
-            raise ValueError(f"{self}: its {self.number_of_states} states do not fit in 64 bits")
+        if self.stacks > _MOST_STACKS:
+            raise ValueError(f"stacks: must be at most {_MOST_STACKS}, got {self.stacks}")
+        if self.blocks > _MOST_BLOCKS or self.number_of_states >= 2**63:
+            raise ValueError(f"{self}: the numbers of its states do not fit in 64 bits")
 
     @property
     def number_of_states(self) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise.files import atomic_write
+from setwise.outside import named, read_arrays
 
 PATCH = 32  # pixels along each side
 
@@ -83,25 +84,26 @@ class BlocksworldArchive:
     @staticmethod
     def read(path: str | Path) -> BlocksworldArchive:
         """Read a file that `write` or the original generator of the data set made."""
-        with np.load(path) as file:
-            missing = {"images", "bboxes", "picsize", "transitions"} - set(file.files)
-            if missing:
-                raise ValueError(f"{path}: it has no {', '.join(sorted(missing))}")
-            images, boxes, picture, transitions = (
-                file[name] for name in ("images", "bboxes", "picsize", "transitions")
-            )
-        if transitions.size % 2:
-            raise ValueError(f"{path}: transitions: expected pairs, got {transitions.size} numbers")
-        height, width = picture[:2].tolist()
-        try:
+        path = Path(path)
+        arrays = read_arrays(path, ("images", "bboxes", "picsize", "transitions"))
+        with named(path, TypeError):
+            images, boxes, picture, transitions = arrays.values()
+            for name in ("bboxes", "picsize", "transitions"):
+                if arrays[name].dtype.kind not in "iu":
+                    raise ValueError(f"{name}: expected whole numbers, got {arrays[name].dtype}")
+            if transitions.size % 2:
+                raise ValueError(f"transitions: expected pairs, got {transitions.size} numbers")
+            if picture.ndim != 1 or len(picture) < 2 or picture[:2].min() < 1:
+                raise ValueError(
+                    f"picsize: expected height and width, got {picture.tolist()!s:.60}"
+                )
+            height, width = picture[:2].tolist()
             return BlocksworldArchive(
                 images,
                 boxes.astype(np.uint16, casting="same_kind"),
-                (int(height), int(width)),
+                (height, width),
                 transitions.reshape(-1, 2).astype(np.int64),
             )
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: {error}") from error
 
 
 def _require(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from setwise.data.facts import Fact, read_facts
 from setwise.data.terms import constant, read_term, suggestion, write_term
+from setwise.files import require_regular
 
 
 class Tally(NamedTuple):
@@ -53,6 +54,7 @@ class KnowledgeBase:
     @classmethod
     def read(cls, path: str | Path, *, symmetric: Sequence[str] = ()) -> KnowledgeBase:
         """Read a file in UTF-8; see `parse` for what it may hold."""
+        require_regular(Path(path))
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:

@@ -30,6 +30,7 @@ from setwise.data.checks import (
 from setwise.features import Categorical, Features
 
 _STEPS = ((0, -1), (0, 1), (-1, 0), (1, 0))  # (x, y): up, down, left, right
+_MOST_CELLS = 1024  # of much larger boards the number of states takes forever to write
 _MOST_CELLS_RANKED = 20  # 20! is the largest factorial in 64 bits
 _MOST_CELLS_LISTED = 10  # the next larger board, 4 x 3, has 479 million states
 
@@ -49,6 +50,10 @@ class SlidingPuzzle:
     def __post_init__(self) -> None:
         require_int("width", self.width, 2)
         require_int("height", self.height, 2)
+        if self.cells > _MOST_CELLS:
+            raise ValueError(
+                f"width, height: at most {_MOST_CELLS} cells, got {self.width} x {self.height}"
+            )
 
     @property
     def cells(self) -> int:

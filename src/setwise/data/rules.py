@@ -10,22 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from setwise.data.checks import random_bits, require_int
+from setwise.data.clause_counts import sum_clauses, summable
+from setwise.data.joins import BodyAtom, count_clauses, joins
 from setwise.data.knowledge import KnowledgeBase
 from setwise.data.terms import is_variable, quoted, scan_term
-
-
-class BodyAtom(NamedTuple):
-    """A relation between two variables."""
-
-    relation: str
-    first: str
-    second: str
 
 
 @dataclass(frozen=True)
@@ -113,21 +106,26 @@ class Rule:
         >>> len(chain_rule("near", 2).ground(kb, distinct=False))
         6
         """
-        if not isinstance(kb, KnowledgeBase):
-            raise TypeError(f"kb: expected a KnowledgeBase, got {type(kb).__name__}")
-        bound: list[str] = []
         table = np.zeros((1, 0), np.int64)  # one clause in which nothing is bound yet
-        waiting = list(self.body)
-        while waiting:
-            # An atom that shares a variable with the table keeps the join small.
-            atom = next((a for a in waiting if a.first in bound or a.second in bound), waiting[0])
-            waiting.remove(atom)
-            table = _join(table, bound, atom, kb.pairs(atom.relation), len(kb.constants))
-            bound += [v for v in dict.fromkeys(atom[1:]) if v not in bound]
-            if distinct:
-                table = table[(np.diff(np.sort(table, axis=1), axis=1) != 0).all(axis=1)]
+        for step in joins(self.body, kb):
+            table = step.extended(table, distinct)
+        bound = step.bound_after
         table = table[:, [bound.index(variable) for variable in self.variables]]
         return table[np.lexsort(table.T[::-1])]
+
+    def count(self, kb: KnowledgeBase, distinct: bool = True, most: int | None = None) -> int:
+        """How many clauses `ground` gives, without listing them.
+
+        Once there are more than ``most``, any number above it.
+
+        >>> kb = KnowledgeBase.parse("near(a,b).\\nnear(b,c).", symmetric=["near"])
+        >>> chain_rule("near", 2).count(kb), chain_rule("near", 9).count(kb, distinct=False)
+        (2, 64)
+        """
+        steps = joins(self.body, kb)
+        if summable(self.variables, kb):
+            return sum_clauses(self.body, self.variables, kb, distinct)
+        return count_clauses(steps, distinct, most)
 
 
 def chain_rule(relation: str, n: int) -> Rule:
@@ -169,33 +167,3 @@ def split_clauses(
     keys = random_bits("split", seed).random_raw(len(clauses))
     drawn = clauses[keys.argsort(kind="stable")[: train + test]]
     return drawn[:train], drawn[train:]
-
-
-def _join(
-    table: NDArray[np.int64],
-    bound: list[str],
-    atom: BodyAtom,
-    pairs: NDArray[np.int64],
-    K: int,
-) -> NDArray[np.int64]:
-    """Every row of the table with every fact of the atom that agrees on the bound variables.
-
-    The atom's variables that were not bound become new columns, in the atom's order.
-    """
-    variables = [atom.first, atom.second]
-    if atom.first == atom.second:
-        pairs, variables = pairs[pairs[:, 0] == pairs[:, 1]], variables[:1]
-    shared = [i for i, variable in enumerate(variables) if variable in bound]
-    fresh = [i for i, variable in enumerate(variables) if variable not in bound]
-    # One number stands for the shared constants of a row: equal numbers, equal constants.
-    digits = np.array([K, 1])[2 - len(shared) :]
-    of_rows = table[:, [bound.index(variables[i]) for i in shared]] @ digits
-    of_facts = pairs[:, shared] @ digits
-    order = np.argsort(of_facts, kind="stable")
-    start = np.searchsorted(of_facts[order], of_rows, side="left")
-    count = np.searchsorted(of_facts[order], of_rows, side="right") - start
-    # Row r meets the facts order[start[r]], ..., order[start[r] + count[r] - 1].
-    row = np.repeat(np.arange(len(table)), count)
-    place = np.arange(len(row)) - np.repeat(count.cumsum() - count, count)
-    fact = order[start[row] + place]
-    return np.concatenate([table[row], pairs[fact][:, fresh]], axis=1)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from setwise.experiments.networks.network import NETWORKS, NetworkConfig
 from setwise.experiments.tasks.task import TASKS, DataConfig
+from setwise.experiments.typed import require_types
 from setwise.files import require_name
 from setwise.losses.table import LOSSES
 
@@ -89,6 +91,7 @@ class Config:
     def __post_init__(self) -> None:
         require_name("experiment", self.experiment)  # files are called by it
         _ = LOSSES[self.loss]  # an unknown one is told, with those that are known
+        _require("scenario", self.scenario.isprintable(), self, "printable")
         _require("seed", 0 <= self.seed < 2**63, self, "from 0 to 2**63 - 1")
         for name, kinds in (("data", TASKS), ("network", NETWORKS)):
             part = getattr(self, name)
@@ -127,15 +130,35 @@ def config_from(saved: dict[str, Any]) -> Config:
     parts = {
         "data": _of_kind("data", TASKS, saved),
         "network": _of_kind("network", NETWORKS, saved),
-        "schedule": _filled("schedule", Schedule, saved["schedule"]),
+        "schedule": _filled("schedule", Schedule, _part("schedule", saved)),
     }
+    _registered("loss", LOSSES, saved.get("loss"))
     config: Config = _filled("config", Config, saved | parts)
     return config
 
 
 def _of_kind(name: str, kinds: Any, saved: dict[str, Any]) -> Any:
-    rest = dict(saved[name])
-    return _filled(name, kinds[rest.pop("kind", None)], rest)
+    rest = dict(_part(name, saved))
+    kind = rest.pop("kind", None)
+    return _filled(name, _registered(f"{name} of kind", kinds, kind), rest)
+
+
+def _registered(what: str, entries: Mapping[str, Any], name: Any) -> Any:
+    """The entry of a name that was saved: of a user's own, where its file may have been run."""
+    if not isinstance(name, str):
+        raise ValueError(f"{what}: expected a name, got {name!r:.60}")
+    if name not in entries:
+        raise ValueError(
+            f"written with {what} {name!r:.60}, which is not registered; pass the file that "
+            f"defines it (setwise plan --world FILE.py), or import it first"
+        )
+    return entries[name]
+
+
+def _part(name: str, saved: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(part := saved.get(name), dict):
+        raise ValueError(f"{name}: expected an object with its fields, got {part!r:.60}")
+    return part
 
 
 def _filled(name: str, part: Any, saved: dict[str, Any]) -> Any:
@@ -144,7 +167,9 @@ def _filled(name: str, part: Any, saved: dict[str, Any]) -> Any:
         raise ValueError(
             f"{name}: unknown fields {', '.join(unknown)}; was it written by another version?"
         )
-    return part(**{name: _with_tuples(value) for name, value in saved.items()})
+    values = {name: _with_tuples(value) for name, value in saved.items()}
+    require_types(name, part, values)
+    return part(**values)
 
 
 def _with_tuples(value: Any) -> Any:

@@ -53,9 +53,12 @@ def kept_rule_learner(path: Path, results: Path) -> Kept:
 
 
 def _known(path: Path, config: Config, results: Path) -> Kept:
-    known = records.read(results / f"{config.experiment}.jsonl")
-    heldout = [record["metrics"]["heldout"] for record in known if record["run"] == path.stem]
-    return Kept(path, config, heldout[0] if heldout else None)
+    for record in records.read(results / f"{config.experiment}.jsonl"):
+        metrics = record.get("metrics")
+        if record.get("run") == path.stem and isinstance(metrics, dict):
+            heldout = metrics.get("heldout")
+            return Kept(path, config, heldout if isinstance(heldout, int | float) else None)
+    return Kept(path, config, None)
 
 
 def asked_predicate(head: str, facts: Path | None = None) -> str:

@@ -29,7 +29,9 @@ from setwise.planning.validate import legal_state
 from setwise.worlds import World
 from setwise.worlds.rows import row_keys
 
-_ATTEMPTS = 1000  # at each problem, before it is said that there are too few
+# At each problem, before it is said that there are too few: attempts, and steps in all of them.
+_ATTEMPTS, _EFFORT = 1000, 20_000
+_MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,14 @@ def random_problems(
     for name, number in (("steps", steps), ("count", count), ("seed", seed)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise ValueError(f"{name}: expected a whole number, at least 0, got {number!r}")
+    if steps > _MOST_STEPS:
+        raise ValueError(f"steps: expected at most {_MOST_STEPS}, got {steps}")
     bits = np.random.PCG64([seed, steps, *b"problems"])
     starts = world.sample(count, seed) if start is None else start.expand(count, -1)
     problems: list[Problem] = []
     known: set[tuple[bytes, bytes]] = set()
     for number, first in enumerate(starts):
-        for _ in range(_ATTEMPTS):
+        for _ in range(min(_ATTEMPTS, max(1, _EFFORT // max(1, steps)))):
             last = _walk(world, first, steps, bits)
             if last is None or (key := (_key(first), _key(last))) in known:
                 continue

@@ -11,7 +11,11 @@ import torch
 
 from setwise.experiments.config import Config
 from setwise.experiments.records import SCHEMA
-from setwise.experiments.saved_networks import load_network_and_task, networks_among
+from setwise.experiments.saved_networks import (
+    first_that_opens,
+    load_network_and_task,
+    networks_among,
+)
 from setwise.experiments.tasks.task import DATA
 from setwise.planning.latent import Coder
 from setwise.worlds import World
@@ -56,15 +60,28 @@ def plannable_networks(folders: Iterable[Path]) -> list[tuple[Path, Config]]:
     return [(path, config) for path, config in networks_among(files) if config.data.world_kind]
 
 
-def choose_network(kind: str, runs: Path) -> Path | None:
+def choose_space(kind: str, runs: Path, data: Path = DATA) -> LearnedSpace | None:
     """The kept network of a kind of world to plan with where none is named, if there is one.
+
+    The first of those of `choose_network` that can be opened.
+    """
+    return first_that_opens(_fitting(kind, runs), lambda path: open_space(path, data))
+
+
+def choose_network(kind: str, runs: Path) -> Path | None:
+    """The file of that network, if it is whole.
 
     That which learned from the most states, as far as its data tell; of several, one trained by set
     cross entropy on targets in random order, with the smallest seed.
     """
+    return next(iter(_fitting(kind, runs)), None)
+
+
+def _fitting(kind: str, runs: Path) -> list[Path]:
+    """The files of networks of a kind of world, the best first."""
     networks = plannable_networks(folder for folder in runs.glob("*") if folder.is_dir())
     fitting = [(path, config) for path, config in networks if config.data.world_kind == kind]
-    return min(fitting, key=_preference)[0] if fitting else None
+    return [path for path, _ in sorted(fitting, key=_preference)]
 
 
 def _preference(network: tuple[Path, Config]) -> tuple[int, bool, bool, int, str]:

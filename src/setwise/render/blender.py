@@ -25,6 +25,7 @@ from setwise.render.scene import PlacedBlock, Scene
 from setwise.render.shapes import Mesh, backdrop, block_mesh
 
 _BOUNCES = 6
+_SECONDS = 60.0  # for Blender to say its version
 _LINES_KEPT = 20  # of what Blender said, for an error
 
 
@@ -54,6 +55,7 @@ class BlenderRenderer:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
         )
         self._ask("")  # an empty line asks for nothing: it answers once it is there
 
@@ -96,8 +98,24 @@ class BlenderRenderer:
 def version(program: str | Path | None = None) -> str:
     """What pictures depend on besides the scene."""
     command = [find_blender(program), "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return said.splitlines()[0].strip().lower()
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"{command[0]} does not say its version: {error}") from error
+    said = answer.stdout.partition("\n")[0].strip().lower()
+    if answer.returncode or not said.startswith("blender"):
+        raise RuntimeError(
+            f"{command[0]} is no Blender: asked for its version, it ended with code "
+            f"{answer.returncode} and said {said[:60]!r}"
+        )
+    return said
 
 
 def find_blender(program: str | Path | None = None) -> str:

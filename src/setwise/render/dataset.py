@@ -22,6 +22,7 @@ from torch import Tensor
 
 from setwise.data.checks import require_int
 from setwise.files import alone
+from setwise.outside import one_line
 from setwise.render import files
 from setwise.render.backends import (
     RendererName,
@@ -142,7 +143,7 @@ def _reports(connections: list[Connection]) -> Iterator[int]:
                     "the pictures so far are kept, start again to go on"
                 ) from None
             if isinstance(report, str):
-                raise RuntimeError(f"a process that draws failed:\n{report}")
+                raise RuntimeError(f"a process that draws failed: {report}")
             if report is None:
                 connections.remove(connection)
             else:
@@ -159,6 +160,8 @@ def _work(
         reports.send(None)
     except BrokenPipeError:
         return  # nobody is there to ask for more: the main process was killed
+    except (OSError, RuntimeError, ValueError) as error:
+        reports.send(one_line(error))
     except Exception:
         reports.send(format_exc())
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
+import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.Image import DecompressionBombError
 from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_steps import state_to_json
+from setwise.files import require_regular
+from setwise.outside import named, read_json
 from setwise.render.scene import Scene
 from setwise.render.silhouette import boxes, project
 
@@ -36,7 +41,7 @@ def prepare(folder: Path, settings: dict[str, Any]) -> None:
     """Make the folder, or see that it was made with the same settings."""
     settings = json.loads(json.dumps(settings))
     clean(folder)
-    if (folder / SETTINGS).exists():
+    if os.path.lexists(folder / SETTINGS):
         found = read_settings(folder)
         different = [
             f"{name} {found.get(name)} instead of {settings.get(name)}"
@@ -55,10 +60,9 @@ def prepare(folder: Path, settings: dict[str, Any]) -> None:
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """What `prepare` wrote."""
-    if not (folder / SETTINGS).exists():
+    if not os.path.lexists(folder / SETTINGS):
         raise FileNotFoundError(f"{folder} is no folder of pictures: it has no {SETTINGS}")
-    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text())
-    return settings
+    return read_json(folder / SETTINGS)
 
 
 def clean(folder: Path) -> None:
@@ -88,13 +92,19 @@ def save(folder: Path, rank: int, image: NDArray[np.uint8], description: dict[st
     _write(scene_path(folder, rank), folder, description)
 
 
-def load(folder: Path, rank: int) -> tuple[Image.Image, dict[str, Any]]:
-    """A picture and its description."""
+def load(folder: Path, rank: int, size: tuple[int, int]) -> tuple[Image.Image, dict[str, Any]]:
+    """A picture, which must be of this width and height, and its description."""
     if not finished(folder, rank):
         raise FileNotFoundError(f"{folder} has no picture of state {rank}; draw it first")
-    with Image.open(image_path(folder, rank)) as image:
+    path = image_path(folder, rank)
+    require_regular(path)
+    # PIL says of a damaged file that its syntax is wrong, and of a huge one that it is a bomb.
+    damage = (OSError, SyntaxError, EOFError, struct.error, zlib.error, DecompressionBombError)
+    with named(path, *damage), Image.open(path, formats=["PNG"]) as image:
+        if image.size != size:
+            raise ValueError(f"expected a picture of {size} pixels, got {image.size}")
         image.load()
-    return image, json.loads(scene_path(folder, rank).read_text())
+    return image, read_json(scene_path(folder, rank))
 
 
 def describe(

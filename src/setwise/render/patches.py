@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_archive import PATCH, BlocksworldArchive
+from setwise.outside import named
 from setwise.render import files
 
 
@@ -26,17 +28,44 @@ def collect(world: Blocksworld, states: Tensor, folder: str | Path) -> Blockswor
     """
     folder = Path(folder)
     states = world.check(states).reshape(-1, world.blocks, 3)
-    settings = files.read_settings(folder)
-    if settings["environment"]["world"] != asdict(world):
-        raise ValueError(f"{folder} is of {settings['environment']['world']}, not of {world}")
+    drawn, width, height = _drawn(folder)
+    if drawn != asdict(world):
+        raise ValueError(f"{folder} is of {drawn}, not of {world}")
     patches = np.empty((len(states), world.blocks, PATCH, PATCH, 3), dtype=np.uint8)
     boxes = np.empty((len(states), world.blocks, 4), dtype=np.uint16)
     for index, rank in enumerate(world.rank(states).tolist()):
-        image, description = files.load(folder, rank)
-        boxes[index] = [block["bbox"] for block in description["objects"]]
+        image, description = files.load(folder, rank, (width, height))
+        with named(files.scene_path(folder, rank)):
+            boxes[index] = _boxes(description, world.blocks, width, height)
         patches[index] = cut(image, boxes[index])
-    picture = (settings["height"], settings["width"])
-    return BlocksworldArchive(patches, boxes, picture, transitions_among(world, states))
+    return BlocksworldArchive(patches, boxes, (height, width), transitions_among(world, states))
+
+
+def _drawn(folder: Path) -> tuple[Any, int, int]:
+    """The world that the pictures of a folder show, and their width and height."""
+    settings = files.read_settings(folder)
+    environment, width, height = map(settings.get, ("environment", "width", "height"))
+    if not (isinstance(environment, dict) and isinstance(width, int) and isinstance(height, int)):
+        path = folder / files.SETTINGS
+        raise ValueError(f"{path}: expected environment, width and height of the pictures")
+    return environment.get("world"), width, height
+
+
+def _boxes(description: dict[str, Any], blocks: int, width: int, height: int) -> list[list[int]]:
+    """Where each block is, as the description of a picture says."""
+    objects = description.get("objects")
+    if not isinstance(objects, list) or len(objects) != blocks:
+        raise ValueError(f"expected objects, a list of the {blocks} blocks")
+    found: list[list[int]] = []
+    for block in objects:
+        box = block.get("bbox") if isinstance(block, dict) else None
+        if not isinstance(box, list) or len(box) != 4 or not all(type(one) is int for one in box):
+            raise ValueError(f"bbox: expected four whole numbers, got {box!r:.60}")
+        x1, y1, x2, y2 = box
+        if not (0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height):
+            raise ValueError(f"bbox: expected one within the picture, got {box!r:.60}")
+        found.append(box)
+    return found
 
 
 def cut(image: Image.Image, boxes: NDArray[np.uint16]) -> NDArray[np.uint8]:

@@ -6,7 +6,6 @@ with its sheet. A cell is a loss in a scenario; its runs differ in their seeds a
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from setwise.experiments import store
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record as Record
 from setwise.experiments.settings import check_settings
+from setwise.outside import read_json
 from setwise.report import records as files
 from setwise.report.records import HELDOUT
 
@@ -171,11 +171,10 @@ def _rounded(value: Any) -> Any:
 def _is_sheet(path: Path) -> bool:
     """Beside runs there must be one; elsewhere, other files may end like sheets."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except ValueError:
-        content = None
-    known = {"scenarios", "losses", "metric"}
-    return (isinstance(content, dict) and known <= content.keys()) or _has_runs(path)
+        content = {}
+    return {"scenarios", "losses", "metric"} <= content.keys() or _has_runs(path)
 
 
 def _require_sheet(path: Path) -> None:

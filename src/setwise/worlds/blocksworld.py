@@ -10,7 +10,6 @@ it decodes is never exactly one of them; `Recogniser` tells which state is meant
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +23,7 @@ from setwise.data.blocksworld_steps import action_between, state_from_json, stat
 from setwise.data.checks import require_shape
 from setwise.data.look_and_place import LookAndPlace
 from setwise.features import Features
+from setwise.outside import read_json
 from setwise.worlds.drawing import Pictures
 from setwise.worlds.recognise import Recogniser
 from setwise.worlds.world import World
@@ -254,5 +254,9 @@ def _names(settings: Path) -> list[str] | None:
     """What the blocks look like, if the pictures were drawn here."""
     if not settings.exists():
         return None
-    blocks = json.loads(settings.read_text())["environment"]["blocks"]
-    return [f"{block['size']} {block['colour']} {block['shape']}" for block in blocks]
+    saved = read_json(settings)
+    try:
+        blocks = saved["environment"]["blocks"]
+        return [f"{block['size']} {block['colour']} {block['shape']}" for block in blocks]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{settings}: expected blocks in its environment") from error

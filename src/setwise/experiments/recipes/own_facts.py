@@ -116,7 +116,7 @@ def require_clauses(own: OwnFacts, configs: Sequence[Config]) -> None:
     counts = {}
     for text in {data.rule for data in wanted.values()}:
         encoding = own_encoding(own.kb, Rule.parse(text))
-        counts[text] = len(encoding.rule.ground(encoding.kb))
+        counts[text] = encoding.rule.count(encoding.kb)
     short = {s: d for s, d in wanted.items() if d.train + d.test > counts[d.rule]}
     if not short:
         return

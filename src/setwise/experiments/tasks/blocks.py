@@ -5,7 +5,6 @@ Legend: S states, N blocks, F features.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from setwise.experiments.tasks.rules import fingerprint
 from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
 from setwise.features import Bernoulli, Features
 from setwise.features.family import Scoring
+from setwise.outside import read_json
 from setwise.worlds import PicturedBlocksworld, World
 
 if TYPE_CHECKING:
@@ -174,8 +174,10 @@ class BlocksData(DataConfig):
         settings = path.with_name("settings.json")
         if not settings.exists():
             return
-        saved = json.loads(settings.read_text())
-        drawn = saved | saved.get("environment", {}).get("world", {})
+        drawn = read_json(settings)
+        for part in ("environment", "world"):
+            inner = drawn.get(part)
+            drawn |= inner if isinstance(inner, dict) else {}
         different = [
             f"{name} {drawn.get(name)} instead of {getattr(self, name)}"
             for name in ("blocks", "stacks", "seed", "renderer", "width", "height", "samples")

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from setwise.experiments import checkpoint
 from setwise.experiments.context import default_generator, training_context
 from setwise.experiments.randomness import random_order
+from setwise.experiments.weights import load_weights
 from setwise.models import PatchAutoencoder
 
 # Over which share of the training the learning rate falls linearly to zero.
@@ -113,6 +114,6 @@ def fit(training: PatchTraining, patches: Tensor, device: torch.device) -> Patch
 
 
 def _read(training: PatchTraining, path: Path) -> PatchAutoencoder:
-    model = PatchAutoencoder(training.channels)
-    model.load_state_dict(checkpoint.read(path)[0])
-    return model.eval().requires_grad_(False)
+    model = load_weights(path, lambda: PatchAutoencoder(training.channels))
+    assert isinstance(model, PatchAutoencoder)
+    return model.requires_grad_(False)

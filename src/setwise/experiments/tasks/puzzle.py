@@ -44,14 +44,15 @@ class PuzzleData(DataConfig):
             raise ValueError(f"dummies: must be one of {', '.join(known)}, got {self.dummies!r}")
 
     def load(self, folder: Path = DATA, device: torch.device = CPU) -> Task:
-        puzzle = SlidingPuzzle(self.width, self.height)
-        require_split("data", self.train, self.states, puzzle.number_of_states)
+        puzzle = self._puzzle()
         sets = puzzle.objects(puzzle.sample(self.states, self.seed))
-        features = puzzle.features
         if self.variable:
             sets = self._with_dummies(puzzle, drop_elements(sets, self.seed))
-            features = Features(*features.blocks, Bernoulli(1))
-        return Task.from_sets(sets, self.train, features.scored_as(self.scored_as))
+        return Task.from_sets(sets, self.train, self._features(puzzle))
+
+    def numbers(self) -> int:
+        puzzle = self._puzzle()
+        return self.states * puzzle.cells * self._features(puzzle).width
 
     @property
     def world_kind(self) -> str | None:
@@ -64,6 +65,15 @@ class PuzzleData(DataConfig):
                 "of table1"
             )
         return PuzzleWorld(self.width, self.height)
+
+    def _puzzle(self) -> SlidingPuzzle:
+        puzzle = SlidingPuzzle(self.width, self.height)
+        require_split("data", self.train, self.states, puzzle.number_of_states)
+        return puzzle
+
+    def _features(self, puzzle: SlidingPuzzle) -> Features:
+        present = (Bernoulli(1),) if self.variable else ()
+        return Features(*puzzle.features.blocks, *present).scored_as(self.scored_as)
 
     def _with_dummies(self, puzzle: SlidingPuzzle, sets: Sequence[Tensor]) -> Tensor:
         if self.dummies == "cells":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,8 +19,9 @@ from setwise.data import (
     split_clauses,
 )
 from setwise.experiments.randomness import random_order
-from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task
+from setwise.experiments.tasks.task import CPU, DATA, MOST_NUMBERS, DataConfig, Task
 from setwise.features.family import Scoring
+from setwise.files import require_regular
 
 
 class ClausesData(DataConfig):
@@ -44,6 +45,14 @@ class ClausesData(DataConfig):
     def source(self) -> str | None:
         """The SHA-256 of the file of facts; None for facts that come with the package."""
         return None
+
+    def numbers(self) -> int:
+        """Of the targets, or of the clauses that they are drawn from."""
+        encoding = self.encoding()
+        rule, element = encoding.rule, encoding.features(self.scored_as).width
+        V = len(rule.variables)
+        clauses = rule.count(encoding.kb, most=MOST_NUMBERS // V)
+        return max((self.train + self.test) * len(rule.body) * element, clauses * V)
 
     def load(self, folder: Path = DATA, device: torch.device = CPU) -> Task:
         """Bodies come in an order drawn once for each clause: a set has none of its own."""
@@ -97,6 +106,9 @@ class FactsData(ClausesData):
     scored_as: Scoring = "bernoulli"
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        Rule.parse(self.rule)  # complains about what is none
+
     def encoding(self) -> RuleEncoding:
         file = Path(self.file)
         if not file.is_file():
@@ -119,6 +131,9 @@ class FactsData(ClausesData):
     def source(self) -> str | None:
         return self.sha256
 
+    def moved_to(self, file: Path) -> FactsData:
+        return replace(self, file=str(file))
+
 
 def own_encoding(kb: KnowledgeBase, rule: Rule) -> RuleEncoding:
     """A rule over those facts that it speaks of; constants of other relations are left out."""
@@ -127,4 +142,5 @@ def own_encoding(kb: KnowledgeBase, rule: Rule) -> RuleEncoding:
 
 def fingerprint(file: Path) -> str:
     """The SHA-256 of a file."""
+    require_regular(file)
     return hashlib.sha256(file.read_bytes()).hexdigest()

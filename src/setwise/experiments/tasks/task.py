@@ -24,6 +24,8 @@ from setwise.worlds import World
 # The folder of data sets that are files, unless told otherwise.
 DATA = Path("runs")
 CPU = torch.device("cpu")
+# In data, at most, that a file from outside asks for: half a GiB.
+MOST_NUMBERS = 2**27
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,18 @@ class DataConfig(ABC):
     def unbound(self) -> DataConfig:
         """The same data, whichever files they were bound to."""
         return self
+
+    def numbers(self) -> int | None:
+        """How many have to be held at least, told without loading; None where only that can tell.
+
+        A file that says which data a network learned from may be anybody's, and is refused if they
+        have more than `MOST_NUMBERS`.
+        """
+        return None
+
+    def moved_to(self, file: Path) -> DataConfig:
+        """The same data, whose file lies elsewhere now."""
+        raise ValueError(f"was not trained on a file of facts, which {file} is")
 
     @property
     def world_kind(self) -> str | None:

@@ -29,9 +29,12 @@ class WorldData(DataConfig):
 
     def load(self, folder: Path = DATA, device: torch.device = CPU) -> Task:
         world = self._made()
-        require_split("data", self.train, self.states, len(world.states()))
         sets = world.objects(world.sample(self.states, self.seed))
         return Task.from_sets(sets, self.train, world.features.scored_as(self.scored_as))
+
+    def numbers(self) -> int:
+        world = self._made()
+        return self.states * world.objects(world.states()[:1]).numel()
 
     @property
     def world_kind(self) -> str | None:
@@ -41,8 +44,10 @@ class WorldData(DataConfig):
         return self._made()
 
     def _made(self) -> World:
-        world = WORLDS[self.of]
+        kind = WORLDS[self.of]
         try:
-            return world(*self.size)
-        except TypeError as error:
+            world = kind(*self.size)
+        except (TypeError, AttributeError) as error:  # it is made of something else
             raise ValueError(f"data: no {self.of} of size {self.size}: {error}") from error
+        require_split("data", self.train, self.states, len(world.states()))
+        return world

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from setwise.outside import read_json
 from setwise.report.page.colours import PALETTE
 from setwise.report.page.markup import piece
 from setwise.report.page.pieces import (
@@ -56,7 +56,7 @@ def benchmarks_section(folder: Path) -> Section:
 
 def _record(path: Path) -> Markup:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         require(record, {"header": dict, "rows": list})
         header, rows = record["header"], record["rows"]
         require(header, {"shapes": dict} if "shapes" in header else {})

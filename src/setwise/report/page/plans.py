@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from setwise.experiments.records import upgraded
+from setwise.outside import read_json
 from setwise.report.page.pieces import (
     Markup,
     Section,
@@ -48,7 +47,7 @@ def plans_section(results: Path) -> Section:
 
 def _plan(folder: Path) -> Markup:
     try:
-        plan: dict[str, Any] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        plan = read_json(folder / "plan.json")
         require(plan, _PLAN)
         captions = [str(caption) for caption in plan["captions"]]
         pictures = [(folder / f"{number:02}.png").read_bytes() for number in range(len(captions))]
