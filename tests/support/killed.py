@@ -98,7 +98,7 @@ def kill_often(command: Command, fresh: Callable[[], Path], times: int, seed: in
     kills = 0
     while kills < times:
         folder = fresh()
-        for _ in range(rng.randint(2, 7)):
+        for _ in range(rng.randint(4, 9)):
             if rng.random() < 0.75:
                 end = run(command, folder, event=rng.randint(1, whole.events))
             else:

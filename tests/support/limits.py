@@ -24,7 +24,7 @@ FORKS.set_forkserver_preload(
     [
         *("torch", "setwise.cli", "setwise.cli.watch", "setwise.experiments.run"),
         *("setwise.planning.show", "setwise.demo.page", "setwise.report.page.report"),
-        *("torch._dynamo", "sklearn.datasets", "safetensors.torch"),
+        *("torch._dynamo", "sklearn.datasets", "safetensors.torch", "pytest"),
     ]
 )
 _START = 60.0  # seconds for a child to be there
