@@ -17,7 +17,7 @@ from setwise.outside import named, one_line, read_arrays, read_json
     ("content", "said"),
     [
         (b"", "not JSON: "),
-        (b"[1]", "expected a JSON object, got list"),
+        (b"[1]", "expected an object of JSON, got list"),
         (b"[" * 10**5, "not JSON: maximum recursion depth"),
         (b"\xff", "not JSON: 'utf-8' codec"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not JSON: Exceeds the limit"),

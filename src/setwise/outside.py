@@ -69,14 +69,14 @@ def parse_json(text: str | bytes) -> dict[str, Any]:
 
     >>> parse_json("[1, 2]")
     Traceback (most recent call last):
-    ValueError: expected a JSON object, got list
+    ValueError: expected an object of JSON, got list
     """
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {one_line(error)}") from error
     if not isinstance(found, dict):
-        raise ValueError(f"expected a JSON object, got {type(found).__name__}")
+        raise ValueError(f"expected an object of JSON, got {type(found).__name__}")
     return found
 
 
