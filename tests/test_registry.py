@@ -36,6 +36,17 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
             registered["x"]
 
 
+def test_an_unknown_name_is_no_key_and_no_value() -> None:
+    """So that it reads as any mapping does, and those who check settings catch it as a value."""
+    registry = Registry[int]("thing")
+    assert registry.get("x") is None
+    assert registry.get("x", 3) == 3
+    for kind in (KeyError, ValueError):
+        with pytest.raises(kind) as error:
+            registry["x"]
+        assert str(error.value) == "thing: unknown 'x'; known: none"
+
+
 def test_a_name_is_not_taken_twice() -> None:
     registry = Registry[type]("thing")
     registry.add("number", int)

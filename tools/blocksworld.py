@@ -27,6 +27,7 @@ from torch import Tensor
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_steps import action_between
 from setwise.experiments.experiment import Sheet
+from setwise.experiments.recipes import table3
 from setwise.experiments.reconstruct import reconstruct
 from setwise.experiments.reconstructions import Reconstructions
 from setwise.render import Environment, Settings, files, render_states
@@ -37,7 +38,8 @@ ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "figures"
 WORLD = Blocksworld(blocks=5, stacks=3)
 STATES = 20
-HELD_OUT = range(2250, 2254)  # the first states of Table 3 that no network was trained on
+# The first states of Table 3 that no network was trained on.
+HELD_OUT = range(table3.DATA.train, table3.DATA.train + 4)
 SCENARIO = "4"  # inputs and targets in random order
 SCALE = 2
 # Rows and columns of the part of an enlarged picture in which the blocks of these states are.

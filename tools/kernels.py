@@ -12,6 +12,7 @@ from typing import Any
 
 from setwise.bench import show
 from setwise.bench.limits import limit_ms
+from setwise.files import atomic_write_text
 from tools.kernel_studies import designs, precision, profile, skipping
 from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
 
@@ -47,7 +48,7 @@ RESOURCES = ["products", "exponentials", "bytes"]
 def main() -> None:
     """Update docs/kernels.md and docs/figures/kernels.png."""
     page = ROOT / "docs" / "kernels.md"
-    page.write_text(update(page, RECORDS))
+    atomic_write_text(page, update(page, RECORDS))
     record = json.loads((RECORDS / LOSSES).read_text())
     show.draw(record["header"], record["rows"], page.parent / "figures" / "kernels.png")
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 def write(page: Path, results: Path) -> None:
     """Make the page and the pictures beside it, in ``figures/``, anew from a folder of records."""
-    page.write_text(update(page, results))
+    atomic_write_text(page, update(page, results))
     folder = page.parent / "figures"
     for one in published(results).values():
         if one.records:

@@ -1,4 +1,4 @@
-"""Things that are found by name: losses, families, networks, tasks, worlds.
+"""Things that are found by name: losses, tasks, networks, worlds, experiments.
 
 A user's own entry is as good as ours: it is made in a file of theirs, by the same call.
 """
@@ -11,16 +11,25 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class UnknownNameError(KeyError, ValueError):
+    """A name that nobody has defined: no key of a mapping, and no value that a setting may have."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would put it in quotes
+
+
 class Registry(Mapping[str, T]):
     """A mapping from names to entries, in the order in which they were added.
 
-    An unknown name is a ``ValueError`` that lists the known ones.
+    An unknown name is an `UnknownNameError` that lists the known ones.
 
     >>> colours = Registry[int]("colour")
     >>> colours.add("red", 0xFF0000)
     >>> colours["green"]
     Traceback (most recent call last):
-    ValueError: colour: unknown 'green'; known: red
+    setwise.registry.UnknownNameError: colour: unknown 'green'; known: red
+    >>> colours.get("green", 0)
+    0
     """
 
     def __init__(self, what: str) -> None:
@@ -39,7 +48,7 @@ class Registry(Mapping[str, T]):
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             known = ", ".join(self._entries) or "none"
-            raise ValueError(f"{self._what}: unknown {name!r}; known: {known}")
+            raise UnknownNameError(f"{self._what}: unknown {name!r}; known: {known}")
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:

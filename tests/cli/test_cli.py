@@ -287,13 +287,9 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 # Slow: each is a process, and both signals take the same way.
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGINT, id="ctrl-c"),
-        pytest.param(signal.SIGTERM, id="terminate", marks=pytest.mark.slow),
-    ],
-)
+# In a process of its own; the first tier stops this one, in test_train.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminate"])
 def test_a_stop_saves_and_the_same_command_goes_on(
     number: signal.Signals, command: list[str], tmp_path: Path, capsys: Captured
 ) -> None:

@@ -122,6 +122,8 @@ def test_a_package_that_lacks_another(tmp_path: Path, monkeypatch: pytest.Monkey
     assert str(found.remedy).endswith(f"pip install rich=={version('rich')}")
 
 
+# A process of its own; `test_optional_packages_may_be_missing` asks the same of this one.
+@pytest.mark.slow
 def test_the_command_line_starts_without_optional_packages() -> None:
     """Who has only the core must be able to ask what is missing."""
     modules = "PIL drjit kstar_planner matplotlib mitsuba rich safetensors sklearn tensorboard"
@@ -254,6 +256,8 @@ def test_no_gpu(cuda: str | None, said: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "NVIDIA GPU" in str(found.remedy)
 
 
+# Processes of their own; the first tier has a Blender that cannot draw, in this one.
+@pytest.mark.slow
 def test_a_crash_and_a_hang_are_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = probes.Backend("unknown", lambda: "", lambda: "help")  # a child cannot know it
     monkeypatch.setattr(probes, "BACKENDS", (unknown,))

@@ -393,7 +393,8 @@ def test_wrong_heads(head: str, said: str, folder: Path, capsys: Captured) -> No
     assert message.count("\n") == 1
 
 
-@pytest.mark.parametrize("recorded", [False, True])
+# A training each; where the run is recorded all of the other happens, too.
+@pytest.mark.parametrize("recorded", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_command_that_is_named_trains_a_network(
     recorded: bool, folder: Path, capsys: Captured
 ) -> None:

@@ -158,6 +158,33 @@ def test_one_of_several(capsys: Captured) -> None:
     )
 
 
+def test_a_metric_of_ones_own_choice_is_watched_and_drawn(capsys: Captured) -> None:
+    text = FILE.replace("seeds=2", 'metric="exact"')
+    assert train(text, "--seeds", "0", "--losses", "SH") == 0
+    [one, three] = records.read(Path("results/own.jsonl"))
+    assert len(one["history"]["exact"]) == len(three["history"]["exact"]) == EPOCHS
+    assert "success" not in one["history"]
+    assert cli.main(["tables", "--plot", "."]) == 0
+    assert Path("own-curves.png").exists()
+
+
+def test_a_metric_that_nobody_measures(capsys: Captured) -> None:
+    """It is told before anything is trained."""
+    assert train(FILE.replace("seeds=2", 'metric="exacct"')) == 2
+    said = capsys.readouterr().err
+    known = "success, exact, loss, train, heldout"
+    assert said.splitlines()[-1] == f"metric: own has no 'exacct'; its runs have {known}"
+    assert "epoch 1" not in said
+    assert not Path("results/own.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["table1", "table5-quick"])
+def test_a_name_of_the_library(name: str, capsys: Captured) -> None:
+    said = refusal(capsys, FILE.replace('"own"', f'"{name}"'))
+    assert said.startswith(f"mine.py: name: {name!r} is an experiment of the library")
+    assert not Path("results").exists()
+
+
 def test_a_second_name_for_one_experiment(capsys: Captured) -> None:
     assert train(f"{FILE}\nEXPERIMENT = OWN", "--seeds", "0", "--losses", "SH") == 0
 
@@ -169,7 +196,10 @@ def test_a_second_name_for_one_experiment(capsys: Captured) -> None:
         ("def f():\n    return 1 / 0\n\n\nf()", "line 2: ZeroDivisionError: division by zero"),
         ("from setwise import Features\nFeatures(3)", "line 2: TypeError: "),
         ("raise SystemExit('enough')", "line 1: SystemExit: enough"),
-        (FILE.replace("hausdorff", "hausdorf"), "line 11: ValueError: loss: unknown 'hausdorf'; "),
+        (
+            FILE.replace("hausdorff", "hausdorf"),
+            "line 11: UnknownNameError: loss: unknown 'hausdorf'",
+        ),
         (FILE.replace('name="own"', 'name="../own"'), "line 11: ValueError: name: expected one "),
     ],
 )

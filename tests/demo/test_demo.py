@@ -98,6 +98,9 @@ def _shared(factory: pytest.TempPathFactory, epochs: int) -> Iterator[Run]:
     yield Run(folder, code, out.getvalue(), err.getvalue())
 
 
+# Ten seconds of learning are behind `finished`, here and below. The first tier goes through all of
+# it with networks that have not learned, by `failed`.
+@pytest.mark.slow
 def test_it_says_what_happened_in_five_lines(finished: Run) -> None:
     assert finished.code == 0
     learned, codes, planned, checked, look = finished.out.splitlines()
@@ -110,6 +113,7 @@ def test_it_says_what_happened_in_five_lines(finished: Run) -> None:
     assert look == f"look at  {finished.page.as_uri()}"
 
 
+@pytest.mark.slow
 def test_it_says_how_far_it_is(finished: Run) -> None:
     lines = finished.err.splitlines()
     assert [line[:6] for line in lines if line[0] != " "] == ["1 of 3", "2 of 3", "3 of 3"]
@@ -119,6 +123,7 @@ def test_it_says_how_far_it_is(finished: Run) -> None:
     assert epochs[-1].endswith(" | states right: H 0.00, SH 1.00")
 
 
+@pytest.mark.slow
 def test_what_is_left_behind(finished: Run, tmp_path: Path, capsys: Captured) -> None:
     """Nothing that is unfinished, and a network that can be planned with."""
     names = {path.name for path in finished.folder.iterdir()}
@@ -294,7 +299,7 @@ def test_a_damaged_checkpoint_is_told(
 
 
 def test_a_page_is_whole_or_not_there(
-    finished: Run, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was there stays if the new one cannot be written."""
     monkeypatch.setattr(demo, "config", small(2))

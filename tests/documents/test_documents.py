@@ -64,6 +64,8 @@ def script() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
+# Two trainings. The first tier trains a smaller network, in features/test_families_in_use.py.
+@pytest.mark.slow
 def test_the_training_example_shows_what_it_says() -> None:
     printed = io.StringIO()
     with torch.random.fork_rng(), redirect_stdout(printed):
@@ -91,6 +93,7 @@ def test_broken_links_are_noticed(tmp_path: Path) -> None:
     assert broken_links(document) == ["#three", "no.md", "no.png"]
 
 
+@pytest.mark.slow  # drawn in two seconds; `test_the_figure_says_the_truth` evaluates what it shows
 def test_the_figure_is_current(tmp_path: Path) -> None:
     committed = SCRIPT.with_suffix(".png")
     assert committed.stat().st_size < 250_000

@@ -40,13 +40,9 @@ def names(lines: str) -> list[str]:
     return [re.sub(r"\d\.\d{3,4}", "#", line).strip() for line in lines.strip().splitlines()]
 
 
-def by_tier(path: Path) -> Any:
-    """Slow, because they train: the first tier runs the shortest, and parts of the others."""
-    marks = () if path.stem == "point_clouds" else pytest.mark.slow
-    return pytest.param(path, id=path.stem, marks=marks)
-
-
-@pytest.mark.parametrize("path", [*map(by_tier, sorted(EXAMPLES.glob("*.py")))])
+# Slow, here and below, because they train: the first tier runs parts of them.
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_headers_show_what_the_script_prints(path: Path) -> None:
     """The small run has other numbers, but the same lines."""
     header = ast.get_docstring(ast.parse(path.read_text()))
@@ -54,13 +50,13 @@ def test_headers_show_what_the_script_prints(path: Path) -> None:
     assert names(shown) == names(quick(path.stem)[1])
 
 
+@pytest.mark.slow
 def test_point_clouds_are_learned() -> None:
     errors, _ = quick("point_clouds")
     for loss in ("set cross entropy", "chamfer"):
         assert errors[loss] < 0.75 * errors["any other cloud"]
 
 
-# Slow: see `by_tier`.
 @pytest.mark.slow
 def test_objects_are_learned_in_any_order() -> None:
     found, _ = quick("objects_in_an_image")
@@ -69,7 +65,6 @@ def test_objects_are_learned_in_any_order() -> None:
     assert learned < 0.5 * found["ordinary cross entropy"]["error"]
 
 
-# Slow: see `by_tier`.
 @pytest.mark.slow
 def test_weights_and_confidence_do_something() -> None:
     found, _ = quick("fine_control")

@@ -67,6 +67,7 @@ def test_a_page_without_a_block_is_refused(tmp_path: Path) -> None:
         kernels.update(page, RECORDS)
 
 
+@pytest.mark.slow  # a page for every number; the first tier compares the one that is committed
 def test_another_record_of_times_is_noticed(tmp_path: Path) -> None:
     """Whichever row of it is another."""
     record = read(kernels.LOSSES)
@@ -93,6 +94,7 @@ def test_another_host_is_noticed(tmp_path: Path) -> None:
             assert changed != PAGE.read_text(), (part, kind)
 
 
+@pytest.mark.slow  # likewise
 def test_other_designs_are_noticed(tmp_path: Path) -> None:
     tried = read(kernels.DESIGNS)
     changes = [
@@ -172,11 +174,15 @@ def test_the_record_counts_its_limits_as_the_code_does() -> None:
         assert row["limit_fraction"] == pytest.approx(least / row["total_ms"])
 
 
-def test_the_picture_is_current(tmp_path: Path) -> None:
-    """Drawn from the rows of the record, which it names, by the code as it is."""
-    record = read(kernels.LOSSES)
+def test_the_picture_is_of_the_record() -> None:
     assert PICTURE.stat().st_size < 300_000
     with Image.open(PICTURE) as picture:
-        assert picture.info["Source"] == show.source(record["rows"])
+        assert picture.info["Source"] == show.source(read(kernels.LOSSES)["rows"])
+
+
+@pytest.mark.slow  # drawn in two seconds; the first tier looks at what it was drawn from
+def test_the_picture_is_current(tmp_path: Path) -> None:
+    """Drawn from the rows of the record by the code as it is."""
+    record = read(kernels.LOSSES)
     show.draw(record["header"], record["rows"], tmp_path / "again.png")
     assert differing_pixels(PICTURE, tmp_path / "again.png") < 0.01, "run make docs"

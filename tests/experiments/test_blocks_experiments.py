@@ -234,6 +234,7 @@ class TestTraining:
         with pytest.raises(ValueError, match="--keep best"):
             reconstruct([], [0], folder)
 
+    @pytest.mark.slow  # a training, as in the test of reconstructions above
     def test_reconstructions_for_the_documents(self, folder: Path) -> None:
         """The program of the figures collects what was kept in a folder of runs."""
         own = config(DATA.bound(folder), "4")

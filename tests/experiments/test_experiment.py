@@ -127,6 +127,71 @@ class TestExperiment:
         assert len(again) == 2 + 3
         assert again[:2] == found
 
+    def test_a_name_of_the_library_is_not_for_another(self, tmp_path: Path) -> None:
+        for name in ("table1", "table5"):
+            with pytest.raises(
+                ValueError, match=f"^name: '{name}' is an experiment of the library"
+            ):
+                setwise.experiments.run(replace(EXPERIMENT, name=name), "cpu", results=tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_runs_of_another_setting_are_not_added_to_a_cell(self, tmp_path: Path) -> None:
+        """As by the command: nothing is trained, and what is there stays as it is."""
+        what: dict[str, Any] = {"results": tmp_path, "runs": None, "losses": [SH]}
+        setwise.experiments.run(EXPERIMENT, "cpu", seeds=[0], **what)
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+        def longer(scenario: str, loss: str, seed: int) -> Config:
+            config = EXPERIMENT.config(scenario, loss, seed)
+            return replace(config, schedule=replace(config.schedule, epochs=7))
+
+        other = replace(EXPERIMENT, config=longer, title="Longer")
+        with pytest.raises(
+            ValueError, match=rf"runs of {SH} in scenario 1 differ in schedule\.epo"
+        ):
+            setwise.experiments.run(other, "cpu", seeds=[1], **what)
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    def test_networks_are_kept_in_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"^keep: .* got runs None; name a folder"):
+            setwise.experiments.run(
+                EXPERIMENT, "cpu", results=tmp_path, runs=None, keep=lambda results: ()
+            )
+        assert not (tmp_path / "table1-tiny.jsonl").exists()
+
+
+class TestMetric:
+    """The number that an experiment compares may be any that its runs have."""
+
+    def run(self, metric: str, folder: Path, **options: Any) -> list[records.Record]:
+        return setwise.experiments.run(
+            replace(EXPERIMENT, metric=metric),
+            "cpu",
+            results=folder,
+            runs=None,
+            seeds=[0],
+            scenarios=["3"],
+            losses=[SH],
+            **options,
+        )
+
+    @pytest.mark.parametrize("metric", ["success", "exact", "train", "heldout", "loss"])
+    def test_it_has_curves_that_end_in_it(self, metric: str, tmp_path: Path) -> None:
+        (record,) = self.run(metric, tmp_path)
+        assert len(record["history"][metric]) == 6
+        assert record["history"][metric][-1] == pytest.approx(record["metrics"][metric], abs=1e-5)
+
+    def test_one_that_is_misspelt_is_told_before_anything_is_trained(self, tmp_path: Path) -> None:
+        def never(*given: Any) -> None:
+            raise AssertionError("it was trained")
+
+        said = (
+            "metric: table1-tiny has no 'exacct'; its runs have success, exact, loss, train, held"
+        )
+        with pytest.raises(ValueError, match=said):
+            self.run("exacct", tmp_path, watch=never)
+        assert not (tmp_path / "table1-tiny.jsonl").exists()
+
 
 class TestSheet:
     @pytest.mark.parametrize("name", SHEETS)

@@ -99,6 +99,12 @@ class TestConfigs:
         groups = ensembles(both[::-1])
         assert [len({config.experiment for config in group}) for group in groups] == [1, 1]
 
+    def test_a_seed_is_one_that_a_tensor_can_hold(self) -> None:
+        assert puzzle_config(seed=2**63 - 1).seed == 2**63 - 1
+        for seed in (-1, 2**63):
+            with pytest.raises(ValueError, match=rf"^seed: must be from 0 to .*, got {seed}$"):
+                puzzle_config(seed=seed)
+
     @pytest.mark.parametrize("part", ["config", "data", "network", "schedule"])
     def test_unknown_fields_are_refused(self, part: str) -> None:
         saved = puzzle_config().as_dict()

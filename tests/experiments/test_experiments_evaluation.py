@@ -62,9 +62,9 @@ class TestEvaluation:
             monkeypatch.setattr(evaluate, "SETS_AT_ONCE", sets)
             assert self.presented().equal(at_once)
 
-    def test_without_configs_counts_are_read_as_in_training(self) -> None:
+    def test_what_is_not_final_is_read_as_in_training(self) -> None:
         echo: Any = Echo(2, lambda counts: torch.zeros(2, 24, 4, 8))
-        found = measured(echo, TASK)["success"]
+        found = measured(echo, TASK, self.CONFIGS[:2], final=False)["success"]
         assert torch.cat(echo.read, 1).equal(TASK.inputs.expand(2, -1, -1))
         assert found.eq(0).all()
 
@@ -93,7 +93,7 @@ class TestEvaluation:
             return logits
 
         echo: Any = Echo(2, answer)
-        for values in measured(echo, task).values():
+        for values in measured(echo, task, self.CONFIGS[:2]).values():
             assert values.tolist() == [[1, 1, 1], [0, 0, 1]]
 
     def test_of_more_outputs_than_targets_only_the_strict_count_complains(self) -> None:

@@ -60,9 +60,9 @@ class TestInterruption:
     """With noise and dropout on, and on the CPU, a resumed run gives the same bits."""
 
     # Slow: each is a process. At any moment of a training, and at the worst: while it writes.
-    @pytest.mark.parametrize(
-        "moment", [pytest.param("while training", marks=pytest.mark.slow), "while writing"]
-    )
+    # Processes that are killed; the first tier interrupts this one, below, wherever it can.
+    @pytest.mark.slow
+    @pytest.mark.parametrize("moment", ["while training", "while writing"])
     def test_kill_9_changes_nothing(self, tmp_path: Path, moment: str) -> None:
         path = tmp_path / "state.ckpt"
         process = subprocess.Popen(

@@ -55,6 +55,7 @@ class TestMembers:
     relative 1e-6, four in float32 as much as 1e-2; another seed or order would make it 1.
     """
 
+    @pytest.mark.slow  # seventeen trainings, as the next, which has more to go wrong
     @pytest.mark.usefixtures("in_double_precision")
     def test_a_member_learns_the_puzzle_as_if_alone(self) -> None:
         assert_equals_alone(everyone(puzzle_config, latent_temperature_start=1.0), 1e-4)
@@ -63,19 +64,30 @@ class TestMembers:
     def test_with_noise_and_dropout_too(self) -> None:
         assert_equals_alone(everyone(puzzle_config, silent=False), 1e-4)
 
+    @pytest.mark.slow  # seventeen longer trainings; the puzzle, above, has short ones
     @pytest.mark.usefixtures("in_double_precision")
     def test_a_member_learns_rules_as_if_alone(self) -> None:
         """Far enough to succeed on some of them."""
         assert_equals_alone(everyone(rules_config, epochs=10, learning_rate=2e-2), 1e-4)
 
-    @pytest.mark.parametrize("config", [puzzle_config, rules_config])
+    # Seventeen trainings each; the puzzle has them in double precision.
+    @pytest.mark.parametrize(
+        "config", [pytest.param(puzzle_config, marks=pytest.mark.slow), rules_config]
+    )
     def test_in_single_precision_too(self, config: Any) -> None:
         configs = everyone(config, epochs=2, learning_rate=1e-3)
         assert_equals_alone(configs, 3e-2)
 
     @pytest.mark.usefixtures("in_double_precision")
-    @pytest.mark.parametrize("loss_temperature", [1.0, 4.0])
-    @pytest.mark.parametrize("config", [puzzle_config, rules_config])
+    @pytest.mark.parametrize(
+        ("config", "loss_temperature"),
+        [
+            (puzzle_config, 4.0),
+            (rules_config, 1.0),
+            pytest.param(puzzle_config, 1.0, marks=pytest.mark.slow),
+            pytest.param(rules_config, 4.0, marks=pytest.mark.slow),
+        ],
+    )
     def test_a_member_equals_an_ordinary_training_loop(
         self, config: Any, loss_temperature: float
     ) -> None:
@@ -149,13 +161,13 @@ def test_results_are_measured_on_the_sets_in_the_order_of_the_scenario(
     """And the curves on what training reads: the same function of the same sets."""
     calls: list[Any] = []
 
-    def spy(*given: Any, **rows: Any) -> Any:
-        calls.append(given[2:])
-        return measured(*given, **rows)
+    def spy(*given: Any, final: bool = True) -> Any:
+        calls.append(final)
+        return measured(*given, final=final)
 
     monkeypatch.setattr(train, "measured", spy)
-    training, _ = trained([puzzle_config(seed=seed) for seed in (0, 1)])
-    assert calls == [(), (), (), (), (training.configs,)]
+    trained([puzzle_config(seed=seed) for seed in (0, 1)])
+    assert calls == [False, False, False, False, True]
 
 
 def test_the_curves_end_in_the_results() -> None:

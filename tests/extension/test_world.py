@@ -105,6 +105,9 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# Networks are trained for ten seconds. The first tier plans with exact codes, above, and trains
+# networks of others, in test_own_files.py.
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", EXPERIMENT.losses)
 def test_plans_over_learned_codes(loss: str, learned: Path) -> None:
     """Every light is brought back: the states that plans lead through are all of them."""
@@ -143,6 +146,7 @@ class TestCommand:
         monkeypatch.chdir(tmp_path)
         monkeypatch.delitem(sys.modules, "mine", raising=False)
 
+    @pytest.mark.slow  # as above
     def test_a_plan(self, learned: Path, capsys: pytest.CaptureFixture[str]) -> None:
         options = ["--runs", str(learned / "runs"), "--record", "kept", "--steps", "5"]
         assert cli.main(["plan", "--world", str(FILE), "lights-out", *options]) == 0

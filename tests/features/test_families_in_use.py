@@ -108,7 +108,16 @@ def test_types(case: Case, dtype: torch.dtype) -> None:
     torch.testing.assert_close(value.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-@every
+@pytest.mark.parametrize(
+    "case",
+    [
+        # Half a second each: the first tier has the plainest, and one whose statistic is another.
+        pytest.param(
+            case, id=name, marks=() if name in ("bernoulli", "angle") else pytest.mark.slow
+        )
+        for name, case in CASES.items()
+    ],
+)
 def test_compiled_and_transformed(case: Case) -> None:
     y, x = case.logits(2, 3, seed=1), case.targets(2, 3, seed=2)
 

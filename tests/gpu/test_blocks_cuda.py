@@ -46,7 +46,9 @@ def test_training_lowers_the_error(data: BlocksData, tmp_path: Path) -> None:
         for loss in ("H", "SH", "A1H", "H1H")
     ]
     training = Training(configs, "cuda", data=tmp_path)
-    before = training.task.measure.total(measured(training.ensemble, training.task)["rmse"])
+    before = training.task.measure.total(
+        measured(training.ensemble, training.task, training.configs, final=False)["rmse"]
+    )
     results = training.run()
     losses = [result.config.loss for result in results]
     assert losses == ["hausdorff", "ordered_cross_entropy", "set_average", "set_cross_entropy"]

@@ -45,7 +45,7 @@ def numbers(*shape: int) -> Tensor:
     return signs * (1 + torch.rand(shape, generator=generator)) * torch.exp2(sizes.float())
 
 
-@pytest.mark.parametrize("F", [5, 16, 70, 1030])
+@pytest.mark.parametrize("F", [5, 16, 70, slow(1030)])
 def test_parts_add_up(F: int) -> None:
     x, y = numbers(2, 3, F), numbers(2, 40, F)
     x[0, 0, :5] = torch.tensor([0.0, LARGEST, -LARGEST, 1.0, -1.0])
@@ -100,7 +100,7 @@ def test_parts_of_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(1, 70, 70, 20), (1, 66, 140, 70), slow((1, 20, 66, 300))], ids=str
+    "shape", [slow((1, 70, 70, 20)), (1, 66, 140, 70), slow((1, 20, 66, 300))], ids=str
 )
 def test_every_product_counts(shape: tuple[int, int, int, int]) -> None:
     """Scores round as float32 does: one of the six products less, and they would not.
@@ -184,7 +184,7 @@ def test_exact_queries_take_fewer_products(F: int, monkeypatch: pytest.MonkeyPat
         assert not torch.equal(got, other)
 
 
-@pytest.mark.parametrize("sm_count", [1, 8], ids=["whole", "split"])
+@pytest.mark.parametrize("sm_count", [slow(1), 8], ids=["whole", "split"])
 @pytest.mark.parametrize("F", WIDTHS)
 def test_inexact_queries_among_exact_ones(
     F: int, sm_count: int, monkeypatch: pytest.MonkeyPatch
@@ -222,7 +222,7 @@ def test_inexact_queries_among_exact_ones(
         assert (got - right).abs().max() <= limit * right.abs().max()
 
 
-@pytest.mark.parametrize("impossible", [-1e9, -1e30, -LARGEST])
+@pytest.mark.parametrize("impossible", [slow(-1e9), slow(-1e30), -LARGEST])
 @pytest.mark.parametrize("shape", [(1, 70, 80, 20), (1, 66, 80, 70)], ids=str)
 def test_numbers_of_very_different_size(
     shape: tuple[int, int, int, int], impossible: float
@@ -276,7 +276,7 @@ def test_positions_that_32_bits_cannot_count() -> None:
 
 
 @pytest.mark.parametrize("light", [2**33, 0], ids=["in the forward pass", "in the backward pass"])
-@pytest.mark.parametrize("F", [20, 70])
+@pytest.mark.parametrize("F", [20, slow(70)])
 def test_the_precision_is_read_once(F: int, light: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirds and plain numbers must not meet, nor scores of one precision the lse of another."""
     monkeypatch.setattr(bernoulli, "LIGHT_PRODUCTS", light)

@@ -93,7 +93,7 @@ def agree(z: Tensor, x: Tensor, kind: str, weight: Tensor | None = None, **optio
         assert error <= allowed + KINDS[kind]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["float32", slow("tf32"), "float16"])  # tf32 is split below
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_panel_by_panel(
     shape: tuple[int, ...], kind: str, panels: list[int], monkeypatch: pytest.MonkeyPatch

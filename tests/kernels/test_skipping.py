@@ -116,7 +116,8 @@ def test_nothing_is_skipped_where_all_pairs_matter(
     assert all(torch.equal(a, b) for a, b in zip(on, off, strict=True))
 
 
-@pytest.mark.parametrize("temperature", [1.0, slow(0.5)], ids=["fused", "general"])
+@pytest.mark.slow  # the first tier has these blocks in float16, below
+@pytest.mark.parametrize("temperature", [1.0, 0.5], ids=["fused", "general"])
 def test_in_tf32(
     temperature: float, visits: list[tuple[Tensor, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ def test_targets_without_any_output_weigh_nothing(
 
 
 @pytest.mark.parametrize("F", [64, slow(256), slow(300)])
-@pytest.mark.parametrize("best", [-20_000.0, -60_000.0])
+@pytest.mark.parametrize("best", [slow(-20_000.0), -60_000.0])
 def test_the_only_output_that_matters_has_a_weight_of_one(best: float, F: int, level: str) -> None:
     """However unlikely it is, beyond 2^24 bits too: scores are rounded alike in both passes."""
     logits = torch.full((1, 70, F), -65_000.0)
@@ -112,7 +112,8 @@ def test_full_tiles_have_no_masks(
 
 # Of 6 parts each; and how many the kernel may add up. Of more than 256 features it never does.
 SUMS = [("mean", 5), ("mean", 6), ("sum", 6), ("none", 6)]
-TOTALS = [(shape, *how) for shape in ((1, 96, 3), (3, 65, 8)) for how in SUMS]
+TOTALS = [((1, 96, 3), *how) for how in SUMS] + [((3, 65, 8), "mean", 6)]
+TOTALS += [slow((3, 65, 8), *how) for how in SUMS if how != ("mean", 6)]
 TOTALS += [slow((3, 65, 300), "mean", 6)]
 
 

@@ -74,13 +74,18 @@ def test_members_under_vmap_draw_what_they_draw_alone() -> None:
 # PyTorch's compiler warns of its own parts while it is imported.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("under_vmap", [False, True])
-def test_a_compiled_step_draws_the_same(under_vmap: bool) -> None:
+@pytest.mark.parametrize(
+    "backend",
+    # The compiler takes ten seconds; what it is handed is the same.
+    ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)],
+)
+def test_a_compiled_step_draws_the_same(backend: str, under_vmap: bool) -> None:
     def draw(keys: torch.Tensor) -> torch.Tensor:
         one = lambda key: keyed_uniform(key, torch.Size([3, 50]))  # noqa: E731
         return torch.vmap(one)(keys) if under_vmap else one(keys[0])
 
     keys = torch.tensor(KEYS)
-    assert torch.compile(draw, dynamic=False, backend="inductor")(keys).equal(draw(keys))
+    assert torch.compile(draw, dynamic=False, backend=backend)(keys).equal(draw(keys))
 
 
 class TestDropout:

@@ -120,11 +120,9 @@ def test_every_weight_matters_in_training() -> None:
 
 
 # Slow: a training each. test_models_latents.py has both kinds of latents by themselves.
-@pytest.mark.parametrize(
-    "latent",
-    [GumbelSoftmax(20), pytest.param(BinaryConcrete(20), marks=pytest.mark.slow)],
-    ids=repr,
-)
+# Hundreds of steps. The first tier has a few, in features/test_families_in_use.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("latent", [GumbelSoftmax(20), BinaryConcrete(20)], ids=repr)
 def test_a_small_autoencoder_overfits(latent: Latent) -> None:
     """And its codes alone give the sets back, though training never saw an order twice."""
     torch.manual_seed(0)

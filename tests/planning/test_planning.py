@@ -105,7 +105,10 @@ def problems(count: int = 8, steps: int = 14) -> list[tuple[Tensor, Tensor]]:
     return [(problem.init, problem.goal) for problem in drawn]
 
 
-@pytest.mark.parametrize("encoding", ["full", "bits", "index"])
+# The others are compared with one another in test_planning_sas.py, problem by problem.
+@pytest.mark.parametrize(
+    "encoding", [pytest.param("full", marks=pytest.mark.slow), "bits", "index"]
+)
 def test_plans_are_optimal(encoding: str) -> None:
     with LatentPlanner(Oracle(SMALL, 40), SMALL, encoding=encoding) as planner:  # type: ignore[arg-type]
         assert len(planner.graph.edges) == SMALL.number_of_transitions

@@ -105,6 +105,21 @@ def test_the_least_sums_are_those_of_all_pairings() -> None:
 
 
 class TestWorld:
+    def test_looks_may_be_of_any_family(self) -> None:
+        """Colours as real numbers: what the network puts out is their mean, no probability."""
+        features = sw.Features(sw.Gaussian(LOOK), *FEATURES.blocks[1:])
+        blocks = PicturedBlocksworld(WORLD, VECTORS, features)
+        outputs = features.from_probs(VECTORS)
+        look = slice(0, LOOK)
+        assert blocks.read(outputs)[..., look].equal(outputs[..., look])
+        assert blocks.recovers(outputs, blocks.states()).all()
+        probabilities = BLOCKS.read(FEATURES.from_probs(VECTORS))
+        torch.testing.assert_close(probabilities, VECTORS, atol=1e-5, rtol=0)
+
+    def test_looks_and_places_are_both_needed(self) -> None:
+        with pytest.raises(ValueError, match=r"^features: expected some that say how an element"):
+            PicturedBlocksworld(WORLD, VECTORS, sw.Features(sw.Bernoulli(FEATURES.width)))
+
     def test_is_that_of_the_simulator(self) -> None:
         states = BLOCKS.states()
         assert states.shape == (480, 9)
@@ -255,7 +270,7 @@ class TestPlanning:
         assert health.recovered == 478
         assert health.lost == [7, 9]
 
-    @pytest.mark.parametrize("value", [torch.nan, torch.inf])
+    @pytest.mark.parametrize("value", [torch.nan, pytest.param(torch.inf, marks=pytest.mark.slow)])
     def test_a_diverged_network_recovers_nothing(self, value: float) -> None:
         model = Photographer()
         codes = encode_states(model, BLOCKS, BLOCKS.states())

@@ -28,7 +28,7 @@ from setwise.experiments.tasks import BlocksData
 from setwise.experiments.train import RunResult
 from setwise.planning import problems_for
 from setwise.planning.learned import choose_network, open_space
-from setwise.planning.table5 import PAPER, PlanningSettings, plan_network
+from setwise.planning.table5 import PlanningSettings, plan_network
 from setwise.worlds import PicturedBlocksworld
 
 
@@ -134,7 +134,7 @@ def test_a_diverged_network(
 
 def test_the_table(folder: Path, tmp_path: Path) -> None:
     """The scenarios of the Blocksworld start anywhere; every problem gets its class."""
-    scenario = replace(PAPER["blocks-3"], problems=3)
+    scenario = replace(table5.PAPER["blocks-3"], problems=3)
     space = open_space(network(folder), folder)
     [record] = plan_network("table5", space, [scenario], tmp_path, settings=PlanningSettings())
     assert record["scenario"] == "blocks-3"
@@ -160,6 +160,7 @@ def trained_on(archive: BlocksworldArchive, data: BlocksData, folder: Path) -> P
     return network_path(folder, other)
 
 
+@pytest.mark.slow  # a training; the first tier has another archive that is refused, below
 def test_not_all_states_are_there(tmp_path: Path) -> None:
     archive, fewer = painted(), replace(DATA, states=40, train=40)
     some = replace(

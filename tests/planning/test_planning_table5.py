@@ -13,6 +13,7 @@ import torch
 from oracle import SMALL, Blurred, Forgetful, Oracle
 from setwise.experiments import store
 from setwise.experiments.recipes import PLANNED, table1, table3, table5
+from setwise.experiments.recipes.table5 import PAPER, QUICK, Scenario
 from setwise.planning import (
     Failure,
     Fault,
@@ -25,14 +26,7 @@ from setwise.planning import (
     problems_for,
 )
 from setwise.planning.learned import LearnedSpace
-from setwise.planning.table5 import (
-    PAPER,
-    QUICK,
-    PlanningSettings,
-    Scenario,
-    plan_network,
-    unsolved,
-)
+from setwise.planning.table5 import PlanningSettings, plan_network, unsolved
 from setwise.report import tables
 from setwise.worlds import PuzzleWorld
 

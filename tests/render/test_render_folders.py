@@ -87,8 +87,7 @@ if __name__ == "__main__":
 """
 
 
-# Slow: three processes load Mitsuba, and are waited for. In the first tier tests/experiments kills
-# a training, and the tests beside this one look at what is drawn.
+# Slow: three processes load Mitsuba, and are waited for. The first tier looks at what one draws.
 @pytest.mark.slow
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
     undisturbed: Path, tmp_path: Path
@@ -142,14 +141,13 @@ def test_a_folder_keeps_to_its_settings(undisturbed: Path) -> None:
     assert content(undisturbed) == before
 
 
+# Slow: two processes start each time. The first tier has a program that fails in this one.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "message"),
     [
         ("exit 3", "(?s)a process that draws failed:.*ended with code 3: so sorry"),
-        pytest.param(
-            *("kill -9 $PPID", "a process that draws was killed.*start again to go on"),
-            marks=pytest.mark.slow,  # as the other: two processes start
-        ),
+        ("kill -9 $PPID", "a process that draws was killed.*start again to go on"),
     ],
 )
 def test_a_failing_worker_is_reported(ending: str, message: str, tmp_path: Path) -> None:
@@ -202,6 +200,8 @@ def test_transitions_among_some_states() -> None:
     assert len(transitions_among(world, world.states())) == world.number_of_transitions
 
 
+# A process of its own; in the first tier the doctor misses Mitsuba in this one.
+@pytest.mark.slow
 def test_missing_packages_name_the_extra() -> None:
     code = """
 import sys

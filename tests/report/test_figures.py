@@ -13,7 +13,10 @@ from setwise.report import figures
 from setwise.report.curves import Curve, apart, learning_curves, shortened
 
 
-@pytest.mark.parametrize(("name", "scenarios"), [("table1", 1), ("table4", 5)])
+@pytest.mark.parametrize(
+    ("name", "scenarios"),
+    [("table1", 1), pytest.param("table4", 5, marks=pytest.mark.slow)],  # five times the panels
+)
 def test_pictures_render(name: str, scenarios: int, tmp_path: Path) -> None:
     some = list(SHEETS[name].scenarios)[-scenarios:]
     records = make_records(name, scenarios=some, losses=[SH, H1H])

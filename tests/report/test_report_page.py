@@ -25,6 +25,7 @@ from browser import (
 from pages import BENCHMARKS, HOSTILE, hostile_page, read_cells, whole_page
 from recorded import (
     A1H,
+    COMMITTED,
     H1H,
     PAPER,
     RESULTS,
@@ -53,7 +54,6 @@ from setwise.report.page.experiment import experiment_section
 from setwise.report.page.pieces import Markup, Section, page, table
 from setwise.report.page.report import report
 
-COMMITTED = tables.read_experiments(RESULTS)
 SYMBOLS = {H: "H", SH: "SH", A1H: "A1H", H1H: "H1H"}
 
 
@@ -361,6 +361,8 @@ def by_hand(table: str, metric: str, cells: dict[tuple[str, str], list[float]]) 
 
 
 class TestTheText:
+    # The page of all records; the first tier has smaller ones, and curves in test_page_pieces.py.
+    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "decimals"), [("table2", 2), ("table3", 4)])
     def test_curves_reach_the_median(self, committed: Path, name: str, decimals: int) -> None:
         """The label of every panel says the last value of the middle run."""

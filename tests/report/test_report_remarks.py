@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tools import results as document
 
-from recorded import A1H, RESULTS, SH, SHEETS, make_records, recorded, write
+from recorded import A1H, COMMITTED, SH, SHEETS, make_records, recorded, write
 from setwise.experiments.records import Record
 from setwise.report import tables
 from setwise.report.page.cells import table_of_failures
@@ -20,9 +21,9 @@ from setwise.report.remarks import (
     said_of_recombination,
     said_of_temperature,
 )
+from setwise.report.tables import Recorded
 
 TABLE1, TABLE4, TABLE5 = SHEETS["table1"], SHEETS["table4"], SHEETS["table5"]
-COMMITTED = tables.read_experiments(RESULTS)
 PLANNED = COMMITTED["table5"].records
 
 
@@ -96,16 +97,38 @@ def test_problems_need_a_class_of_failure(tmp_path: Path) -> None:
 
 def test_recombined_sets_are_told() -> None:
     said = said_of_recombination(TABLE5, PLANNED)
-    assert said.startswith("Networks were trained on recombined sets (Blocksworld only); ")
+    assert said == "Networks were trained on recombined sets (Blocksworld only)."
     assert said in remarks(TABLE5, PLANNED)
     blocks = [r for r in PLANNED if r["scenario"].startswith("blocks")]
     assert "only" not in said_of_recombination(TABLE5, blocks)
     assert said_of_recombination(TABLE1, make_records(seeds=[0])) == ""
 
 
+def test_what_an_experiment_has_to_say_itself_comes_last() -> None:
+    *_, last = remarks(TABLE5, PLANNED)
+    assert last == TABLE5.remark
+    assert last.startswith("Recombined sets are not the paper's. ")
+    own = replace(SHEETS["table1-quick"], remark="It was a rainy day.")
+    quick = make_records("table1-quick", seeds=[0])
+    assert remarks(own, quick) == ["It was a rainy day."]
+    assert "It was a rainy day." in experiment_section(Recorded(own, quick, [])).body
+
+
+def test_any_loss_may_have_a_temperature() -> None:
+    """Whether it has is said by the sheet, not by the name of the loss."""
+    soft = make_records("table4", [0], ["n3-2250-random"], losses=[SH, A1H], temperature=3.0)
+    both = dict(TABLE4.losses)
+    both[A1H] = replace(both[A1H], tempered=True)
+    said = said_of_temperature(replace(TABLE4, losses=both), soft)
+    assert said == "The temperature of SH and A1H falls in training, from 3 to 1."
+    both[SH] = replace(both[SH], tempered=False)
+    said = said_of_temperature(replace(TABLE4, losses=both), soft)
+    assert said.startswith("The temperature of A1H falls in training, from 3 to 1. The other")
+
+
 def test_a_temperature_that_is_not_the_papers_is_told() -> None:
     soft = make_records("table4", [0], ["n3-2250-random"], temperature=3.0)
-    said = "The temperature of SH falls in training, from 3 to the paper's 1. "
+    said = "The temperature of SH falls in training, from 3 to 1. "
     assert said_of_temperature(TABLE4, soft) == said + "The other losses have none."
     assert said in document.section(recorded(soft))
     alone = [record for record in soft if record["loss"] == SH]
@@ -133,7 +156,7 @@ def test_a_temperature_of_some_scenarios_is_not_said_of_all() -> None:
     """The puzzle of Table 5 is planned with networks of Table 1, which have none."""
     said = said_of_temperature(TABLE5, PLANNED)
     assert said.startswith(
-        "The temperature of SH falls in training, from 3 to the paper's 1 (Blocksworld only)."
+        "The temperature of SH falls in training, from 3 to 1 (Blocksworld only)."
     )
 
 

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from recorded import A1H, H1H, PAPER, RESULTS, SH, SHEETS, H, make_records, without_scale, write
+from recorded import (
+    A1H,
+    COMMITTED,
+    H1H,
+    PAPER,
+    RESULTS,
+    SH,
+    SHEETS,
+    H,
+    make_records,
+    without_scale,
+    write,
+)
 from setwise import cli
 from setwise.experiments import store
 from setwise.experiments.experiment import LossStyle
 from setwise.report import tables
 
+Captured = pytest.CaptureFixture[str]
 TABLE1, TABLE2, TABLE3, TABLE4, TABLE5 = (SHEETS[name] for name in PAPER)
-COMMITTED = tables.read_experiments(RESULTS)
 
 
 def test_the_paper_has_its_numbers() -> None:
@@ -45,6 +59,37 @@ def test_every_table_of_the_paper_is_whole(name: str) -> None:
         assert numbers.keys() == sheet.scenarios.keys()
     assert all([sheet.title, sheet.metric_label, sheet.command, sheet.reference.caption])
     assert sheet.reference.source == "the paper"
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize("sick", [[1], [0, 1, 2]], ids=["one", "all"])
+def test_a_run_that_has_diverged_is_the_worst_of_its_cell(
+    better: Literal["higher", "lower"], sick: list[int], tmp_path: Path, capsys: Captured
+) -> None:
+    """It has no number, which JSON does not know; the others are shown as ever."""
+    sheet = replace(SHEETS["table1-quick"], better=better)
+    records = make_records("table1-quick", scenarios=["1"], losses=[SH])
+    for seed in sick:
+        records[seed]["metrics"] |= {"success": None, "heldout": None}
+    folder = write(tmp_path / "results", records, sheet)
+    [found] = tables.read_experiments(folder).values()
+    [cell] = tables.cells(sheet, found.records)
+    assert cell.worst == sheet.worst == (-math.inf if better == "higher" else math.inf)
+    assert sheet.format(cell.worst) == "diverged"
+    assert tables.best_runs(sheet, records) == {
+        "table1-quick-1-set_cross_entropy-0"
+        if better == "higher" or len(sick) == 3
+        else "table1-quick-1-set_cross_entropy-2"
+    }
+    results = ["--results", str(folder)]
+    assert cli.main(["tables", "--json", *results]) == 0
+    [written] = json.loads(capsys.readouterr().out)["table1-quick"]
+    assert written["worst"] is None
+    assert (written["best"] is None) == (len(sick) == 3)
+    assert cli.main(["tables", *results, "--plot", str(tmp_path)]) == 0
+    assert "diverged" in capsys.readouterr().out
+    assert cli.main(["report", *results, "--output", str(tmp_path / "report.html")]) == 0
+    assert "worst diverged" in (tmp_path / "report.html").read_text()
 
 
 def test_what_reaches_the_paper() -> None:

@@ -11,10 +11,11 @@ from repository import ROOT
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record
 from setwise.report.records import read_sheet
-from setwise.report.tables import Recorded
+from setwise.report.tables import Recorded, read_experiments
 
 RESULTS = ROOT / "results"
 H, SH, A1H, H1H = "ordered_cross_entropy", "set_cross_entropy", "set_average", "hausdorff"
+COMMITTED = read_experiments(RESULTS)  # takes a second: once for all tests of a process
 PAPER = ("table1", "table2", "table3", "table4", "table5")
 SHEETS = {path.stem: read_sheet(path) for path in sorted(RESULTS.glob("*.json"))}
 SHEETS["table1-quick"] = replace(

@@ -229,6 +229,18 @@ def test_worlds_are_found_by_their_kind() -> None:
     assert "kind" not in PlainPuzzle.__dict__  # and so it is not among them
 
 
+def test_a_world_without_a_kind_is_named_after_its_class() -> None:
+    class Nameless(PlainPuzzle):
+        name = World.name
+
+    world = Nameless(KNOWING)
+    assert world.name == "Nameless"
+    with pytest.raises(ValueError, match=r"^configurations: no state of Nameless, got"):
+        world.index(torch.zeros(6, dtype=torch.long))
+    assert PuzzleWorld.kind == "puzzle"
+    assert "Nameless" not in WORLDS
+
+
 def test_any_set_can_be_drawn() -> None:
     states = KNOWING.states()[:3]
     pictures = PLAIN.draw(KNOWING.objects(states))

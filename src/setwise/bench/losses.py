@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
-import torch._dynamo
 
 import setwise as sw
 from setwise.bench.contenders import Contender, available
@@ -69,7 +68,7 @@ def _measure(device: str, names: list[str], commit: str | None) -> Iterator[dict
             continue
         if device == "cpu" and B * N * N > CPU_SCORES:
             continue
-        torch._dynamo.reset()  # nothing compiled for another shape may serve this one
+        torch.compiler.reset()  # nothing compiled for another shape may serve this one
         for contender, result in zip(
             contenders, _measure_shape(contenders, shape, device, rates), strict=True
         ):

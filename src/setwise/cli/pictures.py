@@ -32,94 +32,74 @@ def draw_archive(
     workers: int | None = None,
     blender: Path | None = None,
 ) -> tuple[Path, BlocksworldArchive]:
-    """Draw so many states, None for all, except those the folder has; then write their archive.
+    """See `setwise.render.archive.draw_archive`."""
+    from setwise.render import archive
 
-    The states come from the seed of the settings.
-    """
-    from setwise.data.blocksworld_archive import archive_name
-    from setwise.render import collect, render_states
-
-    world = settings.environment.world
-    try:
-        if states is None:
-            states = len(world.states())  # refuses a world with too many
-        wanted = world.sample(states, settings.seed)
-        with _shown(console, len(wanted)) as progress:
-            render_states(
-                settings, wanted, folder, workers=workers, blender=blender, progress=progress
-            )
-        found = collect(world, wanted, folder)
-    except (ValueError, RuntimeError, FileNotFoundError) as error:
-        raise CommandError(str(error)) from error
-    path = folder / archive_name(states)
-    found.write(path)
-    return path, found
+    with _shown(console) as progress, _told():
+        return archive.draw_archive(
+            settings, states, folder, workers=workers, blender=blender, progress=progress
+        )
 
 
 def with_pictures(
     configs: Sequence[Config], folder: Path, console: Console, done: Collection[Config]
 ) -> list[Config]:
-    """The configs bound to the pictures they need, which are drawn if they are not there.
+    """The configs bound to the files that their data are, which are made if they are not there.
 
-    Where all that need the same pictures are ``done``, nothing is left to do with these: the
-    configs are bound to the pictures they were done with then, wherever those are.
+    Where all that need the same data are ``done``, nothing is left to do with these: the configs
+    are bound to the files they were done with then, wherever those are.
     """
     bound: dict[DataConfig, DataConfig] = {}
     for data in dict.fromkeys(config.data for config in configs):
-        bound[data] = data
-        if isinstance(data, BlocksData):
-            alike = [config for config in configs if config.data == data]
-            bound[data] = _done_with(data, alike, folder, done) or _drawn(data, folder, console)
+        alike = [config for config in configs if config.data == data]
+        bound[data] = _done_with(data, alike, folder, done) or _made(data, folder, console)
     return [replace(config, data=bound[config.data]) for config in configs]
 
 
 def _done_with(
-    data: BlocksData, configs: Sequence[Config], folder: Path, done: Collection[Config]
-) -> BlocksData | None:
-    """The data that all these configs were done with, if there are such and no pictures here."""
-    if data.archive(folder).exists():
+    data: DataConfig, configs: Sequence[Config], folder: Path, done: Collection[Config]
+) -> DataConfig | None:
+    """The data that all these configs were done with, if there are such and no files here."""
+    if data.preparation(folder) is None:
         return None
-    known = {own.data.sha256 for own in done if isinstance(own.data, BlocksData)}
-    for sha256 in sorted(known):
-        same = replace(data, sha256=sha256)
+    known = {own.data for own in done if own.data.unbound() == data.unbound()}
+    for same in sorted(known, key=repr):
         if all(replace(config, data=same) in done for config in configs):
             return same
     return None
 
 
-def settings_of(wanted: BlocksData | argparse.Namespace) -> Settings:
-    """What pictures are drawn with; the options of a command are named like the fields of data."""
-    from setwise.data.blocksworld import Blocksworld
-    from setwise.render import Environment, Settings
-
-    return Settings(
-        Environment.draw(Blocksworld(wanted.blocks, wanted.stacks), wanted.seed),
-        renderer=wanted.renderer,
-        seed=wanted.seed,
-        width=wanted.width,
-        height=wanted.height,
-        samples=wanted.samples,
-    )
-
-
-def _drawn(data: BlocksData, folder: Path, console: Console) -> BlocksData:
-    archive = data.archive(folder)
-    if not archive.exists():
-        console.print(f"drawing {data.states} pictures into {archive.parent}", highlight=False)
-        draw_archive(settings_of(data), data.states, archive.parent, console)
-    try:
+def _made(data: DataConfig, folder: Path, console: Console) -> DataConfig:
+    with _told():
+        if (what := data.preparation(folder)) is not None:
+            console.print(what, highlight=False)
+            with _shown(console) as progress:
+                data.prepare(folder, progress)
         return data.bound(folder)
-    except ValueError as error:
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """What pictures are drawn with; the options of a command are named like the fields of data."""
+    names = ("blocks", "stacks", "seed", "renderer", "width", "height", "samples")
+    return BlocksData(**{name: getattr(options, name) for name in names}).render_settings()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with settings, programs or files is said in a line."""
+    try:
+        yield
+    except (ValueError, RuntimeError, FileNotFoundError) as error:
         raise CommandError(str(error)) from error
 
 
 @contextmanager
-def _shown(console: Console, wanted: int) -> Iterator[Progress]:
+def _shown(console: Console) -> Iterator[Progress]:
     """What to call after each picture: a bar in a terminal, a line now and then elsewhere."""
     from rich.progress import BarColumn, Progress, TextColumn
 
     bar = Progress(BarColumn(20), TextColumn("{task.description}"), console=console, transient=True)
-    task = bar.add_task(f"{wanted} pictures", total=wanted)
+    task = bar.add_task("")
     first: tuple[int, float] | None = None  # how many were there when the first was drawn, and when
 
     def progress(there: int, wanted: int) -> None:
@@ -128,7 +108,7 @@ def _shown(console: Console, wanted: int) -> Iterator[Progress]:
         first = first or (there, now)
         line = pace(there, wanted, there - first[0], now - first[1])
         if console.is_terminal:
-            bar.update(task, completed=there, description=line)
+            bar.update(task, completed=there, total=wanted, description=line)
         elif there % max(1, wanted // LINES) == 0 or there == wanted:
             console.print(line, soft_wrap=True, highlight=False)
 

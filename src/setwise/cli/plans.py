@@ -16,13 +16,14 @@ from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import Config
 from setwise.experiments.recipes import PLANNED, table1, table5
+from setwise.experiments.settings import check_settings
 from setwise.losses.table import LOSSES
 from setwise.report import tables
 
 if TYPE_CHECKING:
     from setwise.experiments.experiment import Experiment
+    from setwise.experiments.recipes.table5 import Scenario
     from setwise.planning import PlanningResult
-    from setwise.planning.table5 import Scenario
 
 TABLE = "table5"
 PRESETS = ("paper", "quick")
@@ -74,7 +75,7 @@ def _run(options: argparse.Namespace, device: str) -> int:
                 for scenario in scenarios
                 if scenario.fits(config)
             ]
-            tables.check_settings(table, planned)
+            check_settings(table, planned)
 
         networks = _networks(options, scenarios, device, done, require_alike)
     except (OSError, ValueError) as error:
@@ -117,9 +118,7 @@ def _refuse(options: argparse.Namespace) -> None:
 
 
 def _scenarios(options: argparse.Namespace) -> list[Scenario]:
-    from setwise.planning.table5 import PAPER, QUICK
-
-    known = PAPER if options.preset == "paper" else QUICK
+    known = table5.PAPER if options.preset == "paper" else table5.QUICK
     return [known[name] for name in training.chosen_scenarios(options, TABLE, known)]
 
 

@@ -32,7 +32,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _run(options: argparse.Namespace) -> int:
+    from setwise.experiments.run import require_own_name
+
     experiment = _experiment(options.file, options.experiment)
+    try:
+        require_own_name(experiment)
+    except ValueError as error:
+        raise CommandError(f"{options.file}: {error}") from error
     if not experiment.command:
         words = ["setwise", "train", str(options.file)]
         words += ["--experiment", experiment.name] if options.experiment else []

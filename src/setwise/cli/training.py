@@ -188,6 +188,7 @@ def train_missing(
                     device,
                     options.results,
                     options.runs,
+                    metric=sheet.metric,
                     commit=options.commit,
                     watch=watch,
                     keep=keep or _keeper(options.keep, sheet, options.results),
@@ -260,15 +261,13 @@ def _trained(sheet: Sheet, results: Path) -> set[Config]:
 
 def _missing(sheet: Sheet, configs: Sequence[Config], results: Path) -> list[Config]:
     """What is left to train; refused where the records are of another setting."""
-    from setwise.experiments.run import unfinished
+    from setwise.experiments.run import left_to_train
 
+    _recorded(sheet, results)  # complains about what is no record
     try:
-        recorded = [record["config"] for record in _recorded(sheet, results)]
-        missing = unfinished(configs, results)
-        tables.check_settings(sheet.name, recorded + [config.as_dict() for config in missing])
+        return left_to_train(sheet.name, configs, results)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    return missing
 
 
 def _announce(

@@ -130,7 +130,7 @@ class CellsView:
     def table(self, configs: Sequence[Config], progress: TrainingProgress) -> RenderableType:
         summaries = self.summaries(configs, progress)
         names = sorted({name for summary in summaries for name in summary.score})
-        what = "held out" if self._sheet.metric == HELDOUT else progress.metric
+        what = "held out" if self._sheet.metric == HELDOUT else self._sheet.metric
         table = Table(caption=f"{what}: best and median of the seeds", caption_justify="left")
         table.add_column("")
         table.add_column("mean loss", justify="right")
@@ -146,7 +146,7 @@ class CellsView:
         sheet = self._sheet
         losses: dict[str, list[float]] = defaultdict(list)
         scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        found = progress.heldout if sheet.metric == HELDOUT else progress.score
+        found = progress.of(sheet.metric)
         for config, loss, score in zip(configs, progress.losses, found, strict=True):
             losses[config.loss].append(loss)
             scores[config.loss][config.scenario].append(score)

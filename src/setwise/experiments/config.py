@@ -18,8 +18,14 @@ from setwise.losses.table import LOSSES
 
 Precision = Literal["highest", "high", "medium"]
 
-# In what runs that are trained together may differ.
-MEMBERWISE = ("scenario", "loss", "seed", "shuffle_input", "shuffle_target")
+# In what runs that are trained together may differ, and what stands there for all of them.
+MEMBERWISE: dict[str, Any] = {
+    "scenario": "",
+    "loss": next(iter(LOSSES)),
+    "seed": 0,
+    "shuffle_input": False,
+    "shuffle_target": False,
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _ = LOSSES[self.loss]  # an unknown one is told, with those that are known
-        _require("seed", self.seed >= 0, self, "not negative")
+        _require("seed", 0 <= self.seed < 2**63, self, "from 0 to 2**63 - 1")
         for name, kinds in (("data", TASKS), ("network", NETWORKS)):
             part = getattr(self, name)
             if kinds[part.kind] is not type(part):
@@ -104,10 +110,7 @@ class Config:
 
     def shared(self) -> Config:
         """The part that runs trained together have in common."""
-        first = next(iter(LOSSES))
-        return replace(
-            self, scenario="", loss=first, seed=0, shuffle_input=False, shuffle_target=False
-        )
+        return replace(self, **MEMBERWISE)
 
     def as_dict(self) -> dict[str, Any]:
         """What a record holds of it; `config_from` is the way back."""

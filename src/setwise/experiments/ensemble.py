@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from setwise.experiments.config import Config
+from setwise.experiments.presentation import Presentation
 from setwise.experiments.randomness import hashed, random_order
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.tasks.task import Task
@@ -111,6 +112,7 @@ class Batch:
     ) -> None:
         device = task.targets.device
         self._task, self._recombine = task, recombine
+        self._presentation = Presentation(configs, task)
         self._size = configs[0].schedule.batch
         self._seeds = torch.tensor([config.seed for config in configs], device=device)
         self._shuffled = torch.tensor([config.shuffle_target for config in configs], device=device)
@@ -142,7 +144,7 @@ class Batch:
             self._shuffled[:, None, None], order, torch.arange(order.shape[-1], device=order.device)
         )
         targets = targets.gather(2, order.unsqueeze(-1).expand_as(targets))
-        return inputs, targets
+        return self._presentation.in_training(inputs, rows, self._epoch), targets
 
     def noise_keys(self, layers: int) -> Tensor:
         """A key [K, layers] for each noisy layer of each member in the current step."""

@@ -8,7 +8,7 @@ two files alone, also where whoever wrote the experiment is not at hand.
 from __future__ import annotations
 
 import json
-import re
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from setwise.experiments.config import Config
 from setwise.experiments.store import COSTS
 from setwise.files import atomic_write_text
-from setwise.losses.table import LOSSES
+from setwise.losses.table import COLOUR, LOSSES
 
 Better = Literal["higher", "lower"]
 
@@ -45,10 +45,14 @@ class LossStyle:
 
     symbol: str
     label: str
-    colour: str  # as matplotlib and CSS read it: #rrggbb
+    colour: str  # #rrggbb
+    # Whether it has a temperature, which a schedule may let fall.
+    tempered: bool = False
 
     def __post_init__(self) -> None:
-        if not re.fullmatch("#[0-9a-fA-F]{6}", self.colour):
+        if not isinstance(self.tempered, bool):
+            raise ValueError(f"tempered: expected true or false, got {self.tempered!r}")
+        if not COLOUR.fullmatch(self.colour):
             raise ValueError(f"colour: expected one such as #dc143c, got {self.colour!r}")
 
 
@@ -68,6 +72,8 @@ class Sheet:
     curves_of: str = ""
     # The command that trains its runs.
     command: str = ""
+    # What must be said beside its numbers.
+    remark: str = ""
     reference: Reference | None = None
 
     def __post_init__(self) -> None:
@@ -82,8 +88,15 @@ class Sheet:
         """What a scenario means; its name where the sheet does not tell."""
         return self.scenarios.get(scenario, scenario)
 
+    @property
+    def worst(self) -> float:
+        """What a run is worth that has diverged, so that there is no number of it."""
+        return -math.inf if self.better == "higher" else math.inf
+
     def format(self, value: float) -> str:
         """A number of ours, as it is shown; between two counts lies a half."""
+        if not math.isfinite(value):
+            return "diverged"
         halfway = self.decimals == 0 and value != round(value)
         return f"{value:.{1 if halfway else self.decimals}f}"
 
@@ -154,6 +167,7 @@ class Experiment:
     decimals: int = 2
     curves_of: str = ""
     command: str = ""
+    remark: str = ""
     reference: Reference | None = None
     # Losses are looked up now, so that a wrong name is told before anything is trained.
     styles: Mapping[str, LossStyle] = field(init=False)
@@ -168,7 +182,8 @@ class Experiment:
         styles = {}
         for name in self.losses:
             loss = LOSSES[name]
-            styles[name] = LossStyle(loss.symbol, loss.label, loss.colour)
+            tempered = "temperature" in loss.options
+            styles[name] = LossStyle(loss.symbol, loss.label, loss.colour, tempered)
         object.__setattr__(self, "styles", styles)
 
     @property
@@ -184,6 +199,7 @@ class Experiment:
             decimals=self.decimals,
             curves_of=self.curves_of,
             command=self.command,
+            remark=self.remark,
             reference=self.reference,
         )
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree  # type: ignore[import-untyped]
 from torch import Tensor
 
 from setwise.data.look_and_place import LookAndPlace
@@ -32,7 +31,7 @@ class Recombination:
     """Gives a ``share`` of all elements the look of one of their donors, in training only."""
 
     def __init__(self, task: Task, share: float, donors: int, device: torch.device) -> None:
-        if task.elements is not None or not task.reconstructs:
+        if not task.reads_sets:
             raise ValueError(
                 f"schedule: recombined {share} needs data whose inputs are the sets to produce, "
                 f"element by element; with this data, leave recombined at 0"
@@ -73,6 +72,8 @@ def nearest_sets(places: Tensor, of_kind: Tensor, count: int) -> Tensor:
 
     How far apart two places are is the sum over their coordinates.
     """
+    from scipy.spatial import cKDTree  # type: ignore[import-untyped]
+
     count = min(count, len(places))
     of_a_kind = places.gather(1, of_kind.unsqueeze(-1).expand_as(places)).cpu().numpy()
     found = []

@@ -16,6 +16,7 @@ from setwise.experiments.config import Config, config_from
 from setwise.experiments.context import THREADS
 from setwise.experiments.experiment import Experiment
 from setwise.experiments.saved_networks import network_path, save_network
+from setwise.experiments.settings import check_settings
 from setwise.experiments.tasks.task import DATA
 from setwise.experiments.train import RunResult, Training, TrainingProgress
 
@@ -33,21 +34,24 @@ def run(
     seeds: Sequence[int] | None = None,
     scenarios: Sequence[str] | None = None,
     losses: Sequence[str] | None = None,
-    keep: Keep = lambda results: (),
+    keep: Keep | None = None,
     watch: Watch = lambda training, progress: None,
     threads: int = THREADS,
 ) -> list[records.Record]:
     """Train all runs of an experiment that have no record yet; the result is all of its records.
 
     Records go to ``results/<name>.jsonl``, and beside them what readers need to know of the
-    experiment, so that ``setwise tables`` and ``setwise report`` show it. The device is a GPU if
-    there is one. See `train` for the rest.
+    experiment, so that ``setwise tables`` and ``setwise report`` show it. It is an error if there
+    are records of another setting. The device is a GPU if there is one. See `train` for the rest.
     """
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    require_own_name(experiment)
     configs = experiment.configs(seeds, scenarios, losses)
+    missing = left_to_train(experiment.name, configs, results)
     experiment.sheet.write(results)
-    train(configs, device, results, runs, keep=keep, watch=watch, threads=threads)
+    told = (missing, device, results, runs)
+    train(*told, metric=experiment.metric, keep=keep, watch=watch, threads=threads)
     return records.read(results / f"{experiment.name}.jsonl")
 
 
@@ -57,9 +61,10 @@ def train(
     results: Path,
     runs: Path | None = None,
     *,
+    metric: str | None = None,
     commit: str | None = None,
     watch: Watch = lambda training, progress: None,
-    keep: Keep = lambda results: (),
+    keep: Keep | None = None,
     stop: Callable[[], bool] = lambda: False,
     data: Path = DATA,
     save_every: float = 300.0,
@@ -70,18 +75,44 @@ def train(
     Records go to ``results/<experiment>.jsonl``. With ``runs``, a folder, an interrupted training
     goes on where it was, and the networks of results that ``keep`` names are saved there as
     ``<experiment>/<identity>.safetensors``. Once ``stop`` says so, the training is saved there too
-    and `StoppedError` raised; see `Training`, also for ``data``, ``save_every`` and
+    and `StoppedError` raised; see `Training`, also for ``metric``, ``data``, ``save_every`` and
     ``threads``.
     """
+    if keep is not None and runs is None:
+        raise ValueError(
+            "keep: networks are kept in a folder of runs, got runs None; name a folder"
+        )
     missing = unfinished(configs, results)
     device = torch.device(device)
     for group in ensembles(missing):
         path = None if runs is None else checkpoint_of(group, runs)
-        training = Training(group, device, path, save_every, data=data, threads=threads)
+        training = Training(
+            group, device, path, save_every, data=data, metric=metric, threads=threads
+        )
         _train_together(training, results, runs, commit, watch, keep, stop)
         if path is not None:
             path.unlink(missing_ok=True)
     return len(missing)
+
+
+def require_own_name(experiment: Experiment) -> None:
+    """Refuse an experiment that bears the name of one of the library and is another."""
+    from setwise.experiments.recipes import EXPERIMENTS, PLANNED
+
+    name = experiment.name
+    if name in PLANNED or EXPERIMENTS.get(name, experiment) != experiment:
+        raise ValueError(
+            f"name: {name!r} is an experiment of the library, with which its records would be "
+            f"mixed up; give yours another name"
+        )
+
+
+def left_to_train(experiment: str, configs: Sequence[Config], results: Path) -> list[Config]:
+    """The configs that have no record; refused where the records are of another setting."""
+    missing = unfinished(configs, results)
+    recorded = [record["config"] for record in records.read(results / f"{experiment}.jsonl")]
+    check_settings(experiment, recorded + [config.as_dict() for config in missing])
+    return missing
 
 
 def unfinished(configs: Sequence[Config], results: Path) -> list[Config]:
@@ -121,7 +152,7 @@ def _train_together(
     runs: Path | None,
     commit: str | None,
     watch: Watch,
-    keep: Keep,
+    keep: Keep | None,
     stop: Callable[[], bool],
 ) -> None:
     configs, device = training.configs, training.task.targets.device
@@ -134,7 +165,7 @@ def _train_together(
         "environment": environment.describe(device, commit, training.threads),
     }
     # Networks first: after a kill, what has a record is not trained again.
-    if runs is not None:
+    if keep is not None and runs is not None:
         kept = keep(found)
         for index, result in enumerate(found):
             if result.config.identity in kept:

@@ -35,11 +35,15 @@ class TrainingProgress:
     seconds: float
     # Per member, in the order of `Training.configs`.
     losses: list[float]
-    # The number of the table, by the name of its metric, on all examples and on the held-out ones.
+    # What is measured, by the name of its metric, on all examples and on the held-out ones.
     score: list[float]
     # Empty where nothing is held out.
     heldout: list[float]
     metric: str = "success"
+
+    def of(self, metric: str) -> list[float]:
+        """What an experiment compares, which may be the loss or what is held out."""
+        return {"heldout": self.heldout, "loss": self.losses}.get(metric, self.score)
 
     @property
     def seconds_left(self) -> float:
@@ -56,7 +60,7 @@ class RunResult:
 
     config: Config
     metrics: dict[str, float]
-    # One entry per evaluation: epoch, loss, the metric of the task, heldout.
+    # One entry per evaluation: epoch, loss, the metric, heldout.
     history: dict[str, list[float]]
 
 
@@ -76,7 +80,8 @@ class Training:
     run that finds it goes on from there to the same results. Neither the device's speed nor the
     saving influence them: what a member draws, its orders, noise and dropout, depends on its own
     seed alone, and not on who is trained beside it. ``data`` is the folder of data sets that are
-    files.
+    files. ``metric`` is the number to compare, of which there are learning curves: one of those of
+    the task's measure, by default its own, or ``heldout``, ``train`` or ``loss``.
 
     On CUDA a step is recorded once and replayed, and compiled first where the network says so. With
     ``plain`` it is neither, for comparison; see `setwise.experiments.cost`. Nor is it with a loss
@@ -94,6 +99,7 @@ class Training:
         save_every: float = 300.0,
         plain: bool = False,
         data: Path = DATA,
+        metric: str | None = None,
         threads: int = THREADS,
     ) -> None:
         if not configs:
@@ -129,6 +135,8 @@ class Training:
         self.ensemble = Ensemble(networks, self._device, self._schedule.learning_rate)
         self._batch = Batch(self.configs, self.task, recombine)
         self._curve_rows = _evenly(self.task)
+        self._metric = metric
+        self._measured = self._measured_for(metric)
         self._names = [config.loss for config in self.configs]
         schedule = self._schedule
         self._latent_temperature = torch.tensor(
@@ -236,17 +244,34 @@ class Training:
         temperature = self._loss_temperature if annealed else 1.0
         return member_losses(self._names, logits, targets, self.task.features, temperature)
 
+    def _measured_for(self, metric: str | None) -> str:
+        """Which of the measure's numbers is compared; one that there is not is told now."""
+        own, task = self.task.measure.metric, self.task
+        whole = ["loss", "train", *(["heldout"] if task.train < len(task.targets) else [])]
+        if metric is None or metric in (own, *whole):
+            return own
+        found = measured(self.ensemble, task, self.configs, self._curve_rows[:1], final=False)
+        if metric not in found:
+            raise ValueError(
+                f"metric: {self.configs[0].experiment} has no {metric!r}; its runs have "
+                f"{', '.join([*found, *whole])}"
+            )
+        return metric
+
     def _evaluate(self, epoch: int) -> dict[str, Any]:
-        measure, rows = self.task.measure, self._curve_rows
-        values = measured(self.ensemble, self.task, rows=rows)[measure.metric]
+        total, rows = self.task.measure.total, self._curve_rows
+        found = measured(self.ensemble, self.task, self.configs, rows, final=False)
+        values = found[self._measured]
         point = {
             "epoch": epoch,
             "loss": self._losses.tolist(),
-            measure.metric: measure.total(values).tolist(),
+            self._measured: total(values).tolist(),
         }
         heldout = rows >= self.task.train
         if heldout.any():
-            point["heldout"] = measure.total(values[:, heldout]).tolist()
+            point["heldout"] = total(values[:, heldout]).tolist()
+        if self._metric == "train":
+            point["train"] = total(values[:, ~heldout]).tolist()
         return point
 
     def _results(self, state: _State) -> list[RunResult]:
@@ -254,7 +279,7 @@ class Training:
         measure, train = self.task.measure, self.task.train
         found = measured(self.ensemble, self.task, self.configs)
         totals = {name: measure.total(values) for name, values in found.items()}
-        values = found[measure.metric]
+        values = found[self._measured]
         totals |= {"train": measure.total(values[:, :train]), "loss": self._losses}
         if train < values.shape[1]:
             totals["heldout"] = measure.total(values[:, train:])
@@ -281,9 +306,9 @@ class Training:
             self._schedule.epochs,
             state.seconds,
             point["loss"],
-            point[self.task.measure.metric],
+            point[self._measured],
             point.get("heldout", []),
-            self.task.measure.metric,
+            self._measured,
         )
 
     def _save(self, state: _State) -> None:
@@ -311,6 +336,11 @@ class Training:
                 f"{self._save_to}: began with data of which something else had been learned, such "
                 f"as another patch autoencoder than the one that lies beside the pictures now; put "
                 f"that one back, or remove the checkpoint"
+            )
+        if any(self._measured not in point for point in meta["history"]):
+            raise ValueError(
+                f"{self._save_to}: began without {self._measured} being measured; compare what was "
+                f"measured then, or remove the checkpoint to begin anew"
             )
         # One that was saved before threads were counted does not tell.
         began = meta.get("threads", self._counted_threads())

@@ -75,6 +75,8 @@ class Features:
         self.plain_bernoulli = (
             len(blocks) == 1 and type(blocks[0]) is Bernoulli and blocks[0].weight == 1.0
         )
+        #: How many features cost the square of a difference; see `Family.curvature`.
+        self.comparable = sum(b.width for b in blocks if b.curvature is not None)
         #: An allowed target element [F] to stand where there is none; None if it is all zeros.
         self.blank: Tensor | None = None
         if any(block.blank != 0.0 for block in blocks):

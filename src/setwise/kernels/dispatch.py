@@ -17,11 +17,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from setwise.kernels import operators, reference
+from setwise.kernels import operators, reference, trees
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
 
-Engine = Literal["reference", "chunked", "triton"]
+Engine = Literal["reference", "chunked", "trees", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
 
@@ -38,12 +38,13 @@ NO_TRITON = (
 # memory is of no account.
 DENSE_SCORES = 2**20
 
+# A GPU compares one feature after the other, while its tensor cores multiply many at once.
+# Coordinates are few; more features than these are taken for those of an embedding.
+MOST_COMPARED = 16
 
-def choose(impl: Impl, queries: Tensor, keys: Tensor, compared: int = 0) -> Engine:
-    """The engine asked for, or the best one for these tensors; one asked for is never replaced.
 
-    Each feature that is ``compared`` makes the dense engine keep as many numbers as scores.
-    """
+def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
+    """The engine asked for, or the best one for these tensors; one asked for is never replaced."""
     if impl == "triton":
         _require_triton(queries, keys)
     if queries.shape[0] == 0:
@@ -55,8 +56,16 @@ def choose(impl: Impl, queries: Tensor, keys: Tensor, compared: int = 0) -> Engi
             return "triton"
         if not _has_triton():
             _warn_without_triton()
-    numbers = queries.shape[0] * queries.shape[1] * keys.shape[1] * max(1, compared)
-    return "reference" if numbers <= DENSE_SCORES else "chunked"
+    scores = queries.shape[0] * queries.shape[1] * keys.shape[1]
+    return "reference" if scores <= DENSE_SCORES else "chunked"
+
+
+def compares(impl: Impl, target: Tensor, logits: Tensor, features: int) -> bool:
+    """Whether so many features of an element, all that can be compared, are; else multiplied.
+
+    What is multiplied is centred first; what is compared need not be.
+    """
+    return features <= MOST_COMPARED or choose(impl, target, logits) != "triton"
 
 
 def logsumexp(
@@ -69,11 +78,18 @@ def logsumexp(
 ) -> Tensor:
     """``logsumexp_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M].
 
-    With ``skip_negligible`` the backward pass may leave out tiles; see `triton.skipping`.
+    With ``skip_negligible`` the backward pass may leave out tiles, see `triton.skipping`, and pairs
+    may be left out altogether, see `trees`.
     """
-    engine = choose(impl, queries, keys, 0 if sharpness is None else len(sharpness))
+    engine = choose(impl, queries, keys)
+    by_trees = impl == "auto" and skip_negligible and _eager()
+    by_trees = by_trees and trees.suit(queries, keys, sharpness)
     sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
+        if by_trees and sharpness is not None:
+            found = trees.logsumexp(queries, keys, bias, sharpness)
+            if found is not None:
+                return found
         if engine == "reference":
             return reference.logsumexp(queries, keys, bias, sharpness)
         return operators.differentiable_logsumexp(
@@ -86,7 +102,7 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
 
     Shortcuts are for eager PyTorch: compilers and transforms see the general operators.
     """
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if not _eager():
         return None
     engine = choose(impl, target, logits)
     return None if engine == "chunked" else engine
@@ -121,6 +137,8 @@ def argmax(
 ) -> Tensor:
     """``argmax_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M]; not differentiable."""
     engine = choose(impl, queries, keys)
+    if impl == "auto" and trees.suit(queries, keys, sharpness):
+        engine = "trees"
     queries, keys, bias = queries.detach(), keys.detach(), bias.detach()
     sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
@@ -132,6 +150,10 @@ def argmax(
 def scores(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None = None) -> Tensor:
     """Every ``score_ij``, for reductions that cannot do without: [B, M, N]."""
     return reference.scores(queries, keys, bias, _of_each_set(sharpness, queries))
+
+
+def _eager() -> bool:
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def _of_each_set(sharpness: Tensor | None, queries: Tensor) -> Tensor | None:

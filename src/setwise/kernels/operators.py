@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from setwise.kernels import chunked
+from setwise.kernels import chunked, trees
 from setwise.kernels.autocast import no_autocast
 
 
@@ -22,6 +22,8 @@ def _engine(name: str) -> Any:
     """The module of an engine; Triton's is imported when first asked for."""
     if name == "chunked":
         return chunked
+    if name == "trees":
+        return trees
     assert name == "triton"
     return import_module("setwise.kernels.triton.operations")
 

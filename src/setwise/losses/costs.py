@@ -58,7 +58,7 @@ def _soft_scores(
     sets: Sets, temperature: float | Tensor, impl: Impl, skip_negligible: bool
 ) -> Tensor:
     """``t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
-    factors = _factors(sets)
+    factors = _factors(sets, impl)
     keys, bias = factors.keys, _barred(-factors.log_partition, sets.output_valid)
     sharpness = factors.sharpness
     if not _is_one(temperature):
@@ -92,7 +92,7 @@ def _cooled(
 def nearest_output_costs(sets: Sets, impl: Impl) -> Tensor:
     """``min_j H_ij`` of each target [B, M]; 0 for targets that are not valid."""
     with torch.no_grad():
-        factors = _factors(sets)
+        factors = _factors(sets, impl)
         bias = _barred(-factors.log_partition, sets.output_valid)
         nearest = dispatch.argmax(factors.queries, factors.keys, bias, impl, factors.sharpness)
     return matched_costs(sets, nearest)
@@ -101,7 +101,7 @@ def nearest_output_costs(sets: Sets, impl: Impl) -> Tensor:
 def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
     """``min_i H_ij`` of each output [B, N]; 0 for outputs that are not valid."""
     with torch.no_grad():
-        factors = _factors(sets)
+        factors = _factors(sets, impl)
         base = factors.queries.new_zeros(()) if factors.base is None else factors.base
         bias = _barred(base.expand(factors.queries.shape[:2]), sets.target_valid)
         nearest = dispatch.argmax(factors.keys, factors.queries, bias, impl, factors.sharpness)
@@ -119,7 +119,7 @@ def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
 
 def pairwise_costs(sets: Sets) -> Tensor:
     """``H_ij`` of all pairs, [B, M, N], in full."""
-    factors = _factors(sets)
+    factors = _factors(sets, "reference")
     with no_autocast(sets.logits):
         costs = -dispatch.scores(
             factors.queries, factors.keys, -factors.log_partition, factors.sharpness
@@ -172,9 +172,12 @@ def _target_weights(sets: Sets) -> Tensor:
     return weighted(sets, sets.masks()[0].to(sets.compute_dtype()))
 
 
-def _factors(sets: Sets) -> Factors:
+def _factors(sets: Sets, impl: Impl) -> Factors:
+    features, call = sets.features, (sets.logits, sets.target)
     with no_autocast(sets.logits):
-        return sets.features.factors(sets.logits, sets.target)
+        if dispatch.compares(impl, sets.target, sets.logits, features.comparable):
+            return features.factors(*call)
+        return Factors(*features.dot_product(*call, sets.target_valid), sharpness=None)
 
 
 def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:

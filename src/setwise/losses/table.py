@@ -15,6 +15,9 @@ from setwise.losses.set_average import set_average
 from setwise.losses.set_cross_entropy import set_cross_entropy
 from setwise.registry import Registry
 
+# As matplotlib and CSS read it: #rrggbb.
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -27,8 +30,8 @@ class Loss:
     function: Callable[..., Any]
     symbol: str  # a few characters, for the heads of columns
     label: str  # a few words
-    colour: str  # of its curves, as matplotlib and CSS read it: #rrggbb
-    # Keyword arguments that a training may set, among them a temperature that falls.
+    colour: str  # of its curves, see `COLOUR`
+    # Keyword arguments that a schedule of training sets: today ``temperature``, or none.
     options: tuple[str, ...] = ()
     # Whether a CUDA graph can hold it: it never waits for the device, nor looks at a value.
     capturable: bool = False
@@ -60,7 +63,9 @@ def register_loss(
             the same.
         label: a few words; by default the name.
         colour: of its curves, ``#rrggbb``.
-        options: keyword arguments of the function that a training may set.
+        options: keyword arguments of the function that a schedule of training sets. There is one
+            such: ``("temperature",)`` for a loss whose temperature may fall while it is trained.
+        capturable: whether a CUDA graph can hold it: it never waits for the device.
 
     >>> import setwise as sw
     >>> def twice(*args, **options):
@@ -73,7 +78,7 @@ def register_loss(
         raise TypeError(
             f"loss: expected a function with a name, got {function!r}; define it by def"
         )
-    if not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
+    if not COLOUR.fullmatch(colour):
         raise ValueError(f"loss: {name!r}: expected a colour as #rrggbb, got {colour!r}")
     unknown = [option for option in options if not _takes(function, option)]
     if isinstance(options, str) or unknown:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from setwise.features import Features
@@ -138,6 +137,8 @@ def as_logits(elements: Tensor, features: Features) -> Tensor:
 
 def _paired(sets: Tensor, centres: Tensor, features: Features) -> tuple[Tensor, float]:
     """The element [S, N] of each set that each centre gets, and what all of them cost."""
+    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
     elements = sets.flatten(0, 1)
     factors = features.dot_product(as_logits(centres, features), elements)
     # What depends on the element alone has no say in who gets it, and is left out.

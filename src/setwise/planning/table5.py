@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from setwise import environment
 from setwise.experiments import records, store
 from setwise.experiments.config import Config, config_from
+from setwise.experiments.recipes.table5 import Scenario
 from setwise.planning.failures import failure_of
 from setwise.planning.instances import Problem, problems_for
 from setwise.planning.latent import LatentHealth, device_of
@@ -27,32 +28,7 @@ from setwise.planning.learned import LearnedSpace
 from setwise.planning.sas import Encoding
 
 # Told of every problem: the scenario, its number from 1, and what became of it.
-Watch = Callable[["Scenario", int, PlanningResult], None]
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """So many problems by random walks of so many steps, in a kind of world; see `problems_for`."""
-
-    name: str
-    world: str
-    steps: int
-    problems: int
-
-    def fits(self, config: Config) -> bool:
-        """Whether a network was trained on states of such a world."""
-        return config.data.world_kind == self.world
-
-
-PAPER = {
-    scenario.name: scenario
-    for scenario in (
-        *(Scenario(f"puzzle-{steps}", "puzzle", steps, 20) for steps in (7, 14)),
-        *(Scenario(f"blocks-{steps}", "blocksworld", steps, 10) for steps in (3, 7, 14)),
-    )
-}
-# Of the 2 x 3 puzzle, which has fewer states within so few steps.
-QUICK = {name: replace(PAPER[name], problems=5) for name in ("puzzle-7", "puzzle-14")}
+Watch = Callable[[Scenario, int, PlanningResult], None]
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ def draw_cells(sheet: Sheet, records: Sequence[Record], path: Path) -> None:
             middle = row - 0.16 if with_heldout else row
             axes.plot(ends, _spread(middle, len(ends)), ms=5.5, mew=0, alpha=0.6, **look)
             if with_heldout:
-                heldout = [run["metrics"].get(HELDOUT, math.nan) for run in runs]
+                known = [run["metrics"].get(HELDOUT) for run in runs]
+                heldout = [math.nan if value is None else value for value in known]
                 axes.plot(heldout, _spread(row + 0.2, len(runs)), ms=4.5, mfc="none", **look)
             published = sheet.published(loss, scenario)
             if published is not None:

@@ -12,6 +12,7 @@ from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record, upgraded
 
 NUMBER = (int, float)
+NUMBER_OR_NOTHING = (int, float, type(None))
 TEXT_OR_NOTHING = (str, type(None))
 Kinds = Mapping[str, type | tuple[type, ...]]
 _WORDS: dict[type | tuple[type, ...], str] = {
@@ -20,6 +21,7 @@ _WORDS: dict[type | tuple[type, ...], str] = {
     str: "a text",
     int: "a whole number",
     NUMBER: "a number",
+    NUMBER_OR_NOTHING: "a number or null",
     TEXT_OR_NOTHING: "a text or null",
 }
 HELDOUT = "heldout"  # the metric of examples that were not trained on, if there are such
@@ -36,6 +38,7 @@ _COST: Kinds = {"experiment": str, "networks": int, "seconds": NUMBER, "seconds_
 _SHEET: Kinds = {
     **{"name": str, "title": str, "metric": str, "metric_label": str, "decimals": int},
     **{"scenarios": dict, "losses": dict, "curves_of": str, "command": str},
+    "remark": str,
 }
 _REFERENCE: Kinds = {
     **{"source": str, "values": dict, "decimals": int, "caption": str, "other_scale": str},
@@ -114,7 +117,9 @@ def check_run(sheet: Sheet, record: Record) -> None:
     if "planning" in record["config"] or "problems" in record:
         _check_planning(record)
     metrics = record["metrics"]
-    require(metrics, dict.fromkeys([sheet.metric, *({HELDOUT} & metrics.keys())], NUMBER))
+    # What has diverged has no number.
+    compared = [sheet.metric, *({HELDOUT} & metrics.keys())]
+    require(metrics, dict.fromkeys(compared, NUMBER_OR_NOTHING))
     _check_history(record["history"])
 
 

@@ -10,7 +10,6 @@ from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record
 from setwise.report.tables import losses, scenarios
 
-TEMPERED = "set_cross_entropy"  # the loss whose temperature a schedule may lower
 FAILURES = "Problems without a valid plan, of all networks together, by the class of their failure"
 
 
@@ -20,23 +19,23 @@ def remarks(sheet: Sheet, records: Sequence[Record]) -> list[str]:
         sheet.reference.other_scale if sheet.reference else "",
         said_of_temperature(sheet, records),
         said_of_recombination(sheet, records),
+        sheet.remark,
     ]
     return [said for said in found if said]
 
 
 def said_of_temperature(sheet: Sheet, records: Sequence[Record]) -> str:
-    """Where the set cross entropy began at another temperature than 1, what it was."""
-    tempered = [record for record in records if record["loss"] == TEMPERED]
+    """Where losses began at another temperature than 1, which, and what it was."""
+    tempered = [record for record in records if sheet.losses[record["loss"]].tempered]
     soft = [record for record in tempered if _scheduled(record, "loss_temperature", 1.0) != 1.0]
     if not soft:
         return ""
     began = sorted({_scheduled(record, "loss_temperature", 1.0) for record in soft})
     hot = " or ".join(f"{temperature:g}" for temperature in began)
-    usual = f"{sheet.reference.source}'s 1" if sheet.reference else "1"
-    symbol, where = sheet.losses[TEMPERED].symbol, _where(sheet, soft, tempered)
-    said = f"The temperature of {symbol} falls in training, from {hot} to {usual}{where}."
-    others = any(record["loss"] != TEMPERED for record in records)
-    return f"{said} The other losses have none." if others else said
+    symbols = " and ".join(sheet.losses[loss].symbol for loss in losses(sheet, soft))
+    where = _where(sheet, soft, tempered)
+    said = f"The temperature of {symbols} falls in training, from {hot} to 1{where}."
+    return said if len(tempered) == len(records) else f"{said} The other losses have none."
 
 
 def said_of_recombination(sheet: Sheet, records: Sequence[Record]) -> str:
@@ -44,14 +43,7 @@ def said_of_recombination(sheet: Sheet, records: Sequence[Record]) -> str:
     recombined = [record for record in records if _scheduled(record, "recombined", 0.0)]
     if not recombined:
         return ""
-    said = f"Networks were trained on recombined sets{_where(sheet, recombined, records)}"
-    if sheet.reference is None:
-        return f"{said}."
-    return (
-        f"{said}; {sheet.reference.source} recombines nothing. That was chosen by how well states "
-        f"come back that were not trained on, and the problems are about such states too "
-        f"(docs/planning.md, Recombined sets)."
-    )
+    return f"Networks were trained on recombined sets{_where(sheet, recombined, records)}."
 
 
 def said_of_costs(costs: Sequence[Record]) -> str:

@@ -7,6 +7,7 @@ with its sheet. A cell is a loss in a scenario; its runs differ in their seeds a
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any
 from setwise.experiments import store
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record as Record
+from setwise.experiments.settings import check_settings
 from setwise.report import records as files
 from setwise.report.records import HELDOUT
 
@@ -48,9 +50,15 @@ class Cell:
     heldout_median: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The fields, without those of a held-out set where there is none."""
-        found = {k: round(v, 6) if isinstance(v, float) else v for k, v in vars(self).items()}
-        return {k: v for k, v in found.items() if v is not None or not k.startswith(HELDOUT)}
+        """The fields, without those of a held-out set where there is none.
+
+        JSON knows no infinity: of what has diverged there is null.
+        """
+        return {
+            name: _rounded(value)
+            for name, value in vars(self).items()
+            if value is not None or not name.startswith(HELDOUT)
+        }
 
 
 def read_experiments(results: Path) -> dict[str, Recorded]:
@@ -84,22 +92,6 @@ def read_records(sheet: Sheet, results: Path) -> list[Record]:
     check_settings(sheet.name, (record["config"] for record in runs.values()))
     _check_epochs(path, runs.values())
     return list(runs.values())
-
-
-def check_settings(experiment: str, configs: Iterable[dict[str, Any]]) -> None:
-    """Refuse runs of one cell that differ in more than their seeds: their spread means nothing."""
-    first: dict[tuple[str, str], dict[str, Any]] = {}
-    for config in configs:
-        other = first.setdefault((config["loss"], config["scenario"]), config)
-        here, there = _settings(config), _settings(other)
-        if here != there:
-            changed = sorted(k for k in here.keys() | there.keys() if here.get(k) != there.get(k))
-            values = [f"{k} ({there.get(k)} and {here.get(k)})" for k in changed[:3]]
-            raise ValueError(
-                f"{experiment}: runs of {config['loss']} in scenario {config['scenario']} differ "
-                f"in {', '.join(values)}; move the old records away or use another folder for the "
-                f"new"
-            )
 
 
 def cells(sheet: Sheet, records: Sequence[Record]) -> list[Cell]:
@@ -139,33 +131,41 @@ def best_runs(sheet: Sheet, records: Sequence[Record]) -> set[str]:
 
 
 def number(sheet: Sheet, record: Record) -> float:
-    """What a run has to show: the metric that is compared."""
+    """What a run has to show: the metric that is compared; infinitely bad if it has diverged."""
     if sheet.metric not in record["metrics"]:
         raise ValueError(
             f"{sheet.name}: run {record['run']} has no {sheet.metric} among its metrics, "
             f"{', '.join(record['metrics'])}"
         )
-    return float(record["metrics"][sheet.metric])
+    return _number(sheet, record["metrics"][sheet.metric])
 
 
 def bounds(sheet: Sheet, records: Sequence[Record]) -> tuple[float, float]:
     """Between which the numbers of an experiment are drawn: shares from 0 to 1, others from the
     least to the largest there is."""
-    found = [number(sheet, record) for record in records]
+    found = list(filter(math.isfinite, (number(sheet, record) for record in records)))
     if sheet.reference is not None:
         found += [value for row in sheet.reference.values.values() for value in row.values()]
-    low, high = min(found), max(found)
-    return (0.0, 1.0) if are_shares(sheet, found) else (low, high)
+    if not found or are_shares(sheet, found):
+        return 0.0, 1.0
+    return min(found), max(found)
 
 
 def are_shares(sheet: Sheet, values: Iterable[float]) -> bool:
     """Whether numbers look like rates, which are drawn from 0 to 1 whatever was reached."""
-    return sheet.better == "higher" and all(0 <= value <= 1 for value in values)
+    known = filter(math.isfinite, values)  # of those that have not diverged
+    return sheet.better == "higher" and all(0 <= value <= 1 for value in known)
 
 
 def seconds(records: Sequence[Record]) -> float:
     """What it took to train them: those trained together share the time."""
     return sum(float(record["seconds"]) / record["members"] for record in records)
+
+
+def _rounded(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return round(value, 6) if math.isfinite(value) else None
 
 
 def _is_sheet(path: Path) -> bool:
@@ -210,10 +210,14 @@ def _check_epochs(path: Path, records: Iterable[Record]) -> None:
             )
 
 
+def _number(sheet: Sheet, value: float | None) -> float:
+    return sheet.worst if value is None else float(value)
+
+
 def _cell(sheet: Sheet, loss: str, scenario: str, records: Sequence[Record]) -> Cell:
     values = sheet.best_first(number(sheet, record) for record in records)
     heldout = sheet.best_first(
-        float(r["metrics"][HELDOUT]) for r in records if HELDOUT in r["metrics"]
+        _number(sheet, r["metrics"][HELDOUT]) for r in records if HELDOUT in r["metrics"]
     )
     return Cell(
         loss,
@@ -226,14 +230,3 @@ def _cell(sheet: Sheet, loss: str, scenario: str, records: Sequence[Record]) -> 
         heldout_best=heldout[0] if heldout else None,
         heldout_median=median(heldout) if heldout else None,
     )
-
-
-def _settings(config: dict[str, Any]) -> dict[str, str]:
-    """All of a config but the seed, one entry a leaf: {"schedule.epochs": "1500", ...}."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{key}": leaf for key, leaf in value.items()}
-        elif name != "seed":
-            flat[name] = value
-    return {name: json.dumps(value) for name, value in flat.items()}

@@ -23,7 +23,7 @@ from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.data.blocksworld_steps import action_between, state_from_json, state_to_json
 from setwise.data.checks import require_shape
 from setwise.data.look_and_place import LookAndPlace
-from setwise.features import Bernoulli, Categorical, Features
+from setwise.features import Features
 from setwise.worlds.drawing import Pictures
 from setwise.worlds.recognise import Recogniser
 from setwise.worlds.world import World
@@ -58,11 +58,6 @@ class PicturedBlocksworld(World):
         self.names = list(names or (f"block {number}" for number in range(world.blocks)))
         if len(self.names) != world.blocks:
             raise ValueError(f"names: expected {world.blocks}, got {self.names}")
-        if not all(isinstance(block, Bernoulli | Categorical) for block in features.blocks):
-            raise ValueError(
-                f"features: expected Bernoulli ones that say how a block looks and Categorical "
-                f"ones that say where it is, got {features}"
-            )
         self._features, self._is_look = features, LookAndPlace(features).is_look
         self._recogniser = Recogniser(world, vectors, features)
 
@@ -144,12 +139,12 @@ class PicturedBlocksworld(World):
         return configuration
 
     def read(self, outputs: Tensor) -> Tensor:
-        """Looks as probabilities, the likeliest class of every coordinate of a place.
+        """The means of looks, the likeliest class of every coordinate of a place.
 
         Of an object that is not all finite numbers nothing is read, since a choice would hide it.
         """
         likeliest = self.features.discretise(outputs)
-        read = torch.where(self._is_look, outputs.sigmoid(), likeliest)
+        read = torch.where(self._is_look, self.features.mean(outputs), likeliest)
         return read.where(outputs.isfinite().all(-1, keepdim=True), torch.nan)
 
     def elements(self) -> None:
@@ -177,6 +172,7 @@ class PicturedBlocksworld(World):
     def describe(self, configuration: Tensor) -> str:
         """The blocks of each stack, bottom first; those of metal have a star.
 
+        >>> from setwise.features import Bernoulli, Categorical
         >>> world = Blocksworld(blocks=2, stacks=3)
         >>> vectors = torch.eye(2).repeat(48, 1, 1)
         >>> vectors = torch.cat([vectors, vectors], -1)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
 from setwise.data.puzzle import SlidingPuzzle
@@ -68,6 +67,8 @@ class PuzzleWorld(SlidingPuzzle, World):
         Exact: which tile an object should be and on which cell it should lie are two assignment
         problems that have nothing to do with each other.
         """
+        from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
         legal = self.elements().reshape(self.cells, self.cells, -1)
         places = (legal[:, 0, : self.tiles], legal[0, :, self.tiles :])
         objects = objects.nan_to_num(0, 0, 0)

@@ -19,7 +19,6 @@ spot.
 from __future__ import annotations
 
 import torch
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
@@ -73,6 +72,8 @@ class Recogniser:
         return torch.cat(ranks), torch.cat(doubts).where(finite, torch.inf)
 
     def _nearest(self, objects: Tensor) -> tuple[Tensor, Tensor]:
+        from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
         look, place = self._parts.look(objects), self._parts.place(objects)
         look = look - self._middle
         to_kind = torch.stack([_to_nearest(look, pictures) for pictures in self._looks], dim=-1)

@@ -16,9 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
-from scipy.sparse import coo_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 from torch import Tensor
 
 from setwise.data.checks import integers, item, random_bits, require_int, require_shape
@@ -49,8 +46,11 @@ class World(ABC):
 
     @property
     def name(self) -> str:
-        """What the problems of this world are filed under, such as ``puzzle-3x3``."""
-        return self.kind
+        """What the problems of this world are filed under, such as ``puzzle-3x3``.
+
+        By default its kind, and of a world without one the name of its class.
+        """
+        return getattr(self, "kind", type(self).__name__)
 
     # ---- What a planner needs: sets in, sets out, transitions. ----
 
@@ -167,6 +167,8 @@ class World(ABC):
         That is the least sum of absolute differences between objects, over all ways to pair them;
         what is no number counts as 0.
         """
+        from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
         elements, members = self._inventory
         costs = torch.cdist(objects.nan_to_num(0, 0, 0).double(), elements.double(), p=1)  # [N, U]
         # Each object paired with the nearest costs no more than any pairing: states are tried in
@@ -260,6 +262,9 @@ class World(ABC):
     @cached_property
     def _component(self) -> Tensor:
         """A number for each state [S], the same for those between which actions lead."""
+        from scipy.sparse import coo_array  # type: ignore[import-untyped]
+        from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
+
         before, after = self.transitions().numpy().T
         size = len(self._states)
         graph = coo_array((np.ones(len(before)), (before, after)), shape=(size, size))

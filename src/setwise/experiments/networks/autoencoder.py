@@ -18,6 +18,7 @@ class Autoencoder(NetworkConfig):
 
     kind: ClassVar[str] = "autoencoder"
     compiled: ClassVar[bool] = True
+    order_free: ClassVar[bool] = True
     element_widths: tuple[int, ...] = (1000, 1000)
     widths: tuple[int, ...] = (1000, 1000)
     # Binary Gumbel-softmax variables.

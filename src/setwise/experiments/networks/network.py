@@ -25,6 +25,9 @@ class NetworkConfig(ABC):
     # Whether a step on a GPU is compiled first. That takes most of a minute, and pays where most
     # of a step is moving activations.
     compiled: ClassVar[bool] = False
+    # Whether the network adds up its elements, so that their order is nothing to it. Such a one
+    # reads sets [B, N, F] and, where the inputs of a task are counts of elements, those too.
+    order_free: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -14,6 +14,7 @@ from setwise.experiments.recipes import table1
 from setwise.experiments.recipes.paper import published
 from setwise.experiments.tasks import BlocksData
 
+DATA = BlocksData()
 METRIC_LABEL = "root mean squared error of the pixels"
 
 # Elements are mostly alike here, and the latent variables of all states would run away together:
@@ -31,7 +32,7 @@ def paper(scenario: str, loss: str, seed: int) -> Config:
     return replace(
         table1.paper(scenario, loss, seed),
         experiment="table3",
-        data=BlocksData(),
+        data=DATA,
         network=Autoencoder(start_at_prototypes=True),
         schedule=PAPER_SCHEDULE,
     )

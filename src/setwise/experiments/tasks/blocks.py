@@ -6,9 +6,10 @@ Legend: S states, N blocks, F features.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 
@@ -22,9 +23,13 @@ from setwise.experiments.tasks.patches import (
 )
 from setwise.experiments.tasks.picture_error import PictureError
 from setwise.experiments.tasks.rules import fingerprint
-from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Scoring, Task, require_split
+from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
 from setwise.features import Bernoulli, Features
+from setwise.features.family import Scoring
 from setwise.worlds import PicturedBlocksworld, World
+
+if TYPE_CHECKING:
+    from setwise.render import Settings
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,33 @@ class BlocksData(DataConfig):
         return (
             folder / folder_name(self.blocks, self.width, self.height) / archive_name(self.states)
         )
+
+    def preparation(self, folder: Path = DATA) -> str | None:
+        path = self.archive(folder)
+        return None if path.exists() else f"drawing {self.states} pictures into {path.parent}"
+
+    def prepare(self, folder: Path, progress: Callable[[int, int], None]) -> None:
+        """Draw the pictures that are not there yet; then write their archive."""
+        from setwise.render.archive import draw_archive
+
+        place = self.archive(folder).parent
+        draw_archive(self.render_settings(), self.states, place, progress=progress)
+
+    def render_settings(self) -> Settings:
+        """What the pictures are drawn with."""
+        from setwise.render import Environment, Settings
+
+        return Settings(
+            Environment.draw(Blocksworld(self.blocks, self.stacks), self.seed),
+            renderer=self.renderer,
+            seed=self.seed,
+            width=self.width,
+            height=self.height,
+            samples=self.samples,
+        )
+
+    def unbound(self) -> BlocksData:
+        return replace(self, sha256="")
 
     def bound(self, folder: Path = DATA) -> BlocksData:
         """The same data, bound to the archive that is there now.

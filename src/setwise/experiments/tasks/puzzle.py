@@ -12,8 +12,9 @@ from torch import Tensor
 
 from setwise.data import SlidingPuzzle, drop_elements
 from setwise.data.sets import pad_sets
-from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Scoring, Task, require_split
+from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
 from setwise.features import Bernoulli, Features
+from setwise.features.family import Scoring
 from setwise.worlds import PuzzleWorld, World
 
 Dummies = Literal["cells", "counted"]

@@ -19,7 +19,8 @@ from setwise.data import (
     split_clauses,
 )
 from setwise.experiments.randomness import random_order
-from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Scoring, Task
+from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task
+from setwise.features.family import Scoring
 
 
 class ClausesData(DataConfig):

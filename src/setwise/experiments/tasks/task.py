@@ -6,10 +6,11 @@ Legend: S examples, N elements, F features, U distinct elements.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,15 +25,13 @@ from setwise.worlds import World
 DATA = Path("runs")
 CPU = torch.device("cpu")
 
-Scoring = Literal["categorical", "bernoulli"]
-
 
 @dataclass(frozen=True)
 class Task:
     """Sets to produce. The first ``train`` examples are trained on, the others held out."""
 
-    # [S, ...], what a network reads in training: anything, counts, or the targets themselves, which
-    # then are the sets to reconstruct.
+    # [S, ...], what a network reads: anything, counts, or the targets themselves, which then are
+    # the sets to reconstruct; see `setwise.experiments.presentation`.
     inputs: Tensor
     targets: Tensor  # [S, N, F]
     train: int
@@ -44,9 +43,14 @@ class Task:
     measure: Measure = SetSuccess()  # noqa: RUF009  it has no state
 
     @property
+    def reads_sets(self) -> bool:
+        """Whether the inputs are the sets to produce, element by element."""
+        return self.inputs is self.targets
+
+    @property
     def reconstructs(self) -> bool:
-        """Whether a network reads the sets that it shall produce."""
-        return self.elements is not None or self.inputs is self.targets
+        """Whether a network reads the sets that it shall produce, or counts of their elements."""
+        return self.elements is not None or self.reads_sets
 
     @cached_property
     def prototypes(self) -> Tensor:
@@ -58,7 +62,7 @@ class Task:
         targets = self.targets.to(device)
         return replace(
             self,
-            inputs=targets if self.inputs is self.targets else self.inputs.to(device),
+            inputs=targets if self.reads_sets else self.inputs.to(device),
             targets=targets,
             elements=elements,
             measure=self.measure.to(device),
@@ -100,6 +104,24 @@ class DataConfig(ABC):
         Data that are files lie in the folder; what must be learned about them is learned on the
         device.
         """
+
+    # Data that are files, and may have to be made. Of most data there is nothing to do.
+
+    def preparation(self, folder: Path = DATA) -> str | None:
+        """What has to be done before these data can be loaded, in words; None if nothing."""
+        return None
+
+    def prepare(self, folder: Path, progress: Callable[[int, int], None]) -> None:
+        """Do it, and call ``progress`` with how much of how much is there."""
+        raise NotImplementedError(f"{type(self).__name__}: define prepare, for preparation says so")
+
+    def bound(self, folder: Path = DATA) -> DataConfig:
+        """The same data, bound to the files that are there now: others are refused from then on."""
+        return self
+
+    def unbound(self) -> DataConfig:
+        """The same data, whichever files they were bound to."""
+        return self
 
     @property
     def world_kind(self) -> str | None:

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import torch
 
-from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Scoring, Task, require_split
+from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
+from setwise.features.family import Scoring
 from setwise.worlds import WORLDS, World
 
 
