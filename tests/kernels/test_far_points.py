@@ -77,6 +77,23 @@ def test_two_clusters_a_thousand_apart(loss: str, impl: str) -> None:
     assert single == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.parametrize("impl", ["reference", "chunked"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_much_further_away_than_a_scale(dtype: torch.dtype, impl: str) -> None:
+    """A million scales from the origin, one coordinate of some: beyond products of float64."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(1, 64, 3, generator=generator)
+    x[:, ::2, 0] += 1e4
+    x[:, 1::4] -= 5e3
+    y = x + 0.003 * torch.randn(x.shape, generator=generator)
+    found = sw.set_cross_entropy(
+        y.to(dtype), x.to(dtype), sw.Features(sw.Gaussian(3, scale=0.01)), impl=impl
+    )
+    apart = (x.double().unsqueeze(2) - y.double().unsqueeze(1)) / 0.01
+    exact = -torch.logsumexp(-apart.square().sum(-1) / 2, -1).sum()
+    assert found.item() == pytest.approx(exact.item(), rel=1e-6)
+
+
 @pytest.mark.parametrize("impl", ["reference", "chunked", slow("triton")])
 def test_sharp_angles(impl: str) -> None:
     """A chord is as short as two directions are close: nothing of the order of 1 cancels."""
@@ -107,6 +124,15 @@ def test_weights_of_a_target_add_up_to_one(F: int, temperature: float, impl: str
         torch.testing.assert_close(
             gradient, torch.full_like(gradient, of_one / 4), rtol=1e-5, atol=0
         )
+
+
+@pytest.mark.parametrize("impl", ["reference", "chunked"])
+@pytest.mark.parametrize("F", [5, 200])
+def test_they_do_so_where_outputs_are_sure_and_wrong(F: int, impl: str) -> None:
+    z = torch.full((1, 3, F), -9876.543, requires_grad=True)
+    loss = sw.set_cross_entropy(z, torch.ones(1, 1, F), impl=impl)
+    (gradient,) = torch.autograd.grad(loss, z)
+    torch.testing.assert_close(gradient, torch.full_like(gradient, -1 / 3), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("F", [3, slow(6)])

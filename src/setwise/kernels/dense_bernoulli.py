@@ -25,20 +25,24 @@ class DenseBernoulliLogSumExp(torch.autograd.Function):
         # Transposed, [B, N, M]: the backward product then has a contiguous result.
         bias = reference.bernoulli_bias(logits).unsqueeze(2)
         scores = torch.baddbmm(bias, logits, target.transpose(1, 2))
-        lse = torch.logsumexp(scores, dim=1)
-        ctx.save_for_backward(target, logits, scores, lse)
-        return lse
+        # The powers are kept, relative to the largest: they are most of the softmax weights, which
+        # then add up to 1 however large scores are.
+        top = scores.amax(dim=1).clamp_(min=torch.finfo(scores.dtype).min)
+        powers = scores.sub_(top.unsqueeze(1)).exp_()
+        total = powers.sum(dim=1)
+        ctx.save_for_backward(target, logits, powers, total)
+        return top + total.log()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        target, logits, scores, lse = ctx.saved_tensors
+        target, logits, powers, total = ctx.saved_tensors
         if ctx.needs_input_grad[0] or torch.is_grad_enabled():
             return _through_autograd(ctx, grad)
         with no_autocast(grad):
-            weights = torch.sub(scores, lse.unsqueeze(1)).exp_() * grad.unsqueeze(1)
-            total, attracted = weights.sum(dim=2, keepdim=True), torch.bmm(weights, target)
+            weights = powers * (grad / total).unsqueeze(1)
+            of_output, attracted = weights.sum(dim=2, keepdim=True), torch.bmm(weights, target)
             # sum_i w_ij (x_i - sigmoid(y_j))
-            return None, attracted.addcmul_(total, torch.sigmoid(logits), value=-1)
+            return None, attracted.addcmul_(of_output, torch.sigmoid(logits), value=-1)
 
 
 def _through_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
