@@ -30,7 +30,9 @@ BELOW: dict[str, set[str]] = {
         *("data", "registry", "worlds"),
     },
     "render": {"data"},
-    "planning": {"data", "environment", "experiments", "files", "models", "worlds"},
+    "planning": {
+        *("data", "environment", "experiments", "features", "files", "models", "worlds"),
+    },
     "bench": {"the public names", "arguments", "environment", "kernels"},
     "report": {"experiments", "files"},
     "demo": {"environment", "experiments", "files", "losses", "planning", "report", "worlds"},
