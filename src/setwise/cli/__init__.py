@@ -6,7 +6,19 @@ import os
 import sys
 
 import setwise
-from setwise.cli import bench, data, demo, doctor, plan, report, reproduce, rules, tables, train
+from setwise.cli import (
+    actions,
+    bench,
+    data,
+    demo,
+    doctor,
+    plan,
+    report,
+    reproduce,
+    rules,
+    tables,
+    train,
+)
 from setwise.cli.errors import CommandError
 from setwise.cli.installed import for_this_installation
 from setwise.cli.interrupt import INTERRUPTED
@@ -35,7 +47,8 @@ def command_line() -> Parser:
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
     # In the order in which somebody new may want them.
-    for command in (demo, doctor, report, tables, reproduce, train, plan, rules, data, bench):
+    ordered = (demo, doctor, report, tables, reproduce, train, plan, actions, rules, data, bench)
+    for command in ordered:
         command.register(commands)
     return parser
 

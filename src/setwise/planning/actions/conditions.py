@@ -9,7 +9,7 @@ texts say the conditions of all, bindings are parted by the value in one slot, u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from setwise.planning.actions.exclusions import Exclusions
 from setwise.planning.actions.schema import Binding, Digits, Schema
+from setwise.planning.actions.symbols import State
 
 Text = tuple[tuple[str, int], ...]  # of each feature, ("slot", place) or ("value", number)
 
@@ -53,37 +54,50 @@ class Group:
         )
 
 
-def grouped(schema: Schema, exclusions: Exclusions) -> list[Group]:
-    """All bindings of a schema, in groups whose conditions can be said in words."""
+def grouped(schema: Schema, exclusions: Exclusions, fixed: State, possible: State) -> list[Group]:
+    """All bindings of a schema, in groups whose conditions can be said in words.
+
+    ``fixed`` are elements of every state; those that are not ``possible`` are in none.
+    """
     bindings = list(schema.bindings())
-    return _Conditions(schema, bindings, exclusions).groups(np.arange(len(bindings)))
+    follows = _Follows(schema.sizes, exclusions, fixed, possible)
+    return _Conditions(schema, bindings, follows).groups(np.arange(len(bindings)))
 
 
 class _Conditions:
-    def __init__(self, schema: Schema, bindings: list[Binding], exclusions: Exclusions) -> None:
+    def __init__(self, schema: Schema, bindings: list[Binding], follows: _Follows) -> None:
         self.schema, self.bindings = schema, bindings
         self.values = np.array(bindings, dtype=np.int64).reshape(len(bindings), len(schema.places))
         count = int(np.prod(schema.sizes))
         self.must = np.zeros((len(bindings), count), dtype=bool)
         self.must_not = np.zeros_like(self.must)
-        self.needed = np.zeros_like(self.must)  # of those, what does not follow from the others
-        excluded = _Excluded(schema.sizes, exclusions)
+        # Two ways to say no more than is needed: what must be there, and of what must not only
+        # that which does not follow; or the other way round, but for what the action removes.
+        shorter = [(self.must, np.zeros_like(self.must)) for _ in range(2)]
         for row, binding in enumerate(bindings):
             action = schema.action(binding)
             self.must[row, list(action.must)] = True
             self.must_not[row] = ~action.may
-            followed = [excluded.by(code) for code in action.must]
-            self.needed[row] = ~action.may & ~np.logical_or.reduce(
-                [np.zeros(count, bool), *followed]
-            )
+            shorter[0][1][row] = ~action.may & ~follows.excluded_by(action.must)
+        shorter[1] = (self.must.copy(), np.zeros_like(self.must))
+        for row, binding in enumerate(bindings):
+            action = schema.action(binding)
+            left_out = {
+                code
+                for code in action.must - action.removed
+                if follows.is_left(code, self.must_not[row])
+            }
+            shorter[1][0][row, list(left_out)] = False
+            said = follows.excluded_by(action.must - left_out)
+            shorter[1][1][row] = self.must_not[row] & ~said
+        self.needed = shorter
 
     def groups(self, rows: NDArray[np.int64]) -> list[Group]:
         """The rows as one group, or parted by a slot."""
-        positive = self._texts(rows, self.must, self.must)
-        negative = self._texts(rows, self.must_not, self.needed)
-        if positive is not None and negative is not None:
+        said = self._said(rows)
+        if said is not None:
             chosen = tuple(self.bindings[row] for row in rows)
-            return [Group(self.schema, chosen, tuple(positive), tuple(negative))]
+            return [Group(self.schema, chosen, *said)]
         return [group for part in self._parted(rows) for group in self.groups(part)]
 
     def _parted(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -95,14 +109,16 @@ class _Conditions:
             if len(values) > 1:
                 partings.append([rows[held == value] for value in values])
         partings.sort(key=len)
-        return next((p for p in partings if all(map(self._said, p))), partings[0])
+        return next((p for p in partings if None not in map(self._said, p)), partings[0])
 
-    def _said(self, rows: NDArray[np.int64]) -> bool:
-        said = (
-            self._texts(rows, self.must, self.must),
-            self._texts(rows, self.must_not, self.needed),
-        )
-        return None not in said
+    def _said(self, rows: NDArray[np.int64]) -> tuple[tuple[Text, ...], tuple[Text, ...]] | None:
+        """What must and what must not be there, in texts for all rows, if there are such."""
+        for there, not_there in self.needed:
+            positive = self._texts(rows, self.must, there)
+            negative = self._texts(rows, self.must_not, not_there)
+            if positive is not None and negative is not None:
+                return tuple(positive), tuple(negative)
+        return None
 
     def _texts(
         self, rows: NDArray[np.int64], true: NDArray[np.bool_], needed: NDArray[np.bool_]
@@ -144,15 +160,35 @@ class _Conditions:
         return np.ravel_multi_index(digits, self.schema.sizes).astype(np.int64)
 
 
-class _Excluded:
-    """Which elements [U] are excluded by one that is there."""
+class _Follows:
+    """What follows from what is there, or is not, in every state that was seen."""
 
-    def __init__(self, sizes: Sequence[int], exclusions: Exclusions) -> None:
+    def __init__(
+        self, sizes: Sequence[int], exclusions: Exclusions, fixed: State, possible: State
+    ) -> None:
         self.digits = np.indices(sizes).reshape(len(sizes), -1)
         self.exclusions = exclusions
         self.known: dict[int, NDArray[np.bool_]] = {}
+        never = np.ones(self.digits.shape[1], dtype=bool)
+        never[list(possible)] = False
+        self.never = np.logical_or.reduce([never, *map(self._excluded_by, fixed)])
 
-    def by(self, code: int) -> NDArray[np.bool_]:
+    def excluded_by(self, codes: Iterable[int]) -> NDArray[np.bool_]:
+        """The elements [U] that cannot be there beside these."""
+        return np.logical_or.reduce([self.never, *map(self._excluded_by, codes)])
+
+    def is_left(self, code: int, not_there: NDArray[np.bool_]) -> bool:
+        """Whether an element has to be there, since there is one of its key and no other can be."""
+        same = self.digits == self.digits[:, [code]]
+        for key, values in self.exclusions.always:
+            if tuple(self.digits[list(key), code]) == values:
+                others = same[list(key)].all(0)
+                others[code] = False
+                if (not_there | self.never)[others].all():
+                    return True
+        return False
+
+    def _excluded_by(self, code: int) -> NDArray[np.bool_]:
         if code not in self.known:
             same = self.digits == self.digits[:, [code]]
             found = np.zeros(same.shape[1], dtype=bool)

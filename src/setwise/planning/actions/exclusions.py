@@ -15,10 +15,11 @@ from setwise.planning.actions.schema import Digits
 
 @dataclass(frozen=True)
 class Exclusions:
-    """Features that are keys, least first, and values ``(feature, value)`` that occur once."""
+    """Features that are keys, least first; values ``(feature, value)`` that occur once."""
 
     keys: tuple[tuple[int, ...], ...]
     once: frozenset[tuple[int, int]]
+    always: frozenset[tuple[tuple[int, ...], Digits]]  # keys, and values of them in every state
 
     def exclude(self, one: Digits, other: Digits) -> bool:
         """Whether two different elements are never together."""
@@ -53,4 +54,8 @@ def exclusions_of(states: Iterable[tuple[Digits, ...]], features: int) -> Exclus
         for e in state:
             for value in enumerate(e):
                 (twice if value in there else there).add(value)
-    return Exclusions(tuple(keys), frozenset(values - twice))
+    always = [
+        frozenset((key, tuple(e[c] for c in key)) for key in keys for e in state)
+        for state in distinct
+    ]
+    return Exclusions(tuple(keys), frozenset(values - twice), frozenset.intersection(*always))

@@ -39,6 +39,7 @@ class ActionModel:
     schemas: tuple[Schema, ...]
     exclusions: Exclusions
     fixed: State  # elements of every state that was seen
+    seen: State  # elements of any
     transitions: int
     unchanged: int  # transitions in which nothing was done
     dropped: tuple[tuple[str, int], ...]  # what had too little support, and how often it was seen
@@ -113,6 +114,7 @@ class ActionModel:
             tuple(schemas),
             exclusions,
             fixed,
+            frozenset(digits),
             len(recording),
             unchanged,
             tuple(dropped),
@@ -122,6 +124,11 @@ class ActionModel:
     def actions(self) -> tuple[Action, ...]:
         """Every schema with every choice of its arguments."""
         return tuple(s.action(binding) for s in self.schemas for binding in s.bindings())
+
+    @cached_property
+    def possible(self) -> State:
+        """Elements that were seen, or that an action brings."""
+        return self.seen.union(*(action.added for action in self.actions))
 
     def successors(self, state: State) -> dict[State, Action]:
         """Where the model leads from a set, and by what."""
@@ -268,7 +275,7 @@ class _Names:
                 features = range(len(self.symbols.names))
                 changed = [c for c in features if any(gone[k][c] != come[k][c] for k in gone)]
                 return "-".join(self.symbols.names[c] for c in changed)
-        return "set"
+        return "elements"
 
 
 def _in_words(symbols: Symbols, slots: Digits, pattern: Pattern) -> str:

@@ -29,7 +29,11 @@ class Domain:
     def __init__(self, model: ActionModel, name: str = "sets") -> None:
         self.model, self.name = model, name
         self.objects = object_names(model.symbols)
-        groups = [group for s in model.schemas for group in grouped(s, model.exclusions)]
+        groups = [
+            group
+            for schema in model.schemas
+            for group in grouped(schema, model.exclusions, model.fixed, model.possible)
+        ]
         self.statics = Statics(model.symbols, groups)
         self.written: dict[str, _Written] = {}
         for group in groups:

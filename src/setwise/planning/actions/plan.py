@@ -87,6 +87,10 @@ def make_plan(
         element = symbols.element(min(lacking))
         reason = f"init: lacks {element}, which every state seen has"
         return ActionPlan(Outcome.UNKNOWN_INIT, reason, symbols)
+    if strange := ends[0] - model.possible:
+        element = symbols.element(min(strange))
+        reason = f"init: {element} was in no state seen, and no action brings it about"
+        return ActionPlan(Outcome.UNKNOWN_INIT, reason, symbols)
     if exact and model.keeps_size() and len(ends[0]) != len(ends[1]):
         sizes = f"init has {len(ends[0])} elements and the goal {len(ends[1])}"
         reason = f"{sizes}, and no action changes how many there are"

@@ -129,7 +129,9 @@ class Symbols:
 def symbols_of(elements: Iterable[Element], names: Sequence[str]) -> Symbols:
     """The symbols that occur in elements given as tuples of words or numbers."""
     columns = [set(column) for column in zip(*elements, strict=True)]
-    return Symbols(tuple(names), tuple(_ordered(column) for column in columns))
+    values = tuple(_ordered(column) for column in columns)
+    words = any(isinstance(value, str) for column in columns for value in column)
+    return Symbols(tuple(names), values, None if words else (1,) * len(values))
 
 
 def symbols_in(
