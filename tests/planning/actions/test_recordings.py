@@ -48,6 +48,7 @@ def test_recordings_of_different_boards_are_one() -> None:
     both = together([record_walks(Hanoi(disks), 10, seed=0, steps=10) for disks in (2, 3)])
     assert len(both) == 20
     assert both.symbols.values == ((0, 1, 2), (0, 1, 2))
+    assert both.symbols.widths == (3, 3)  # tensors of the larger world are understood
     with pytest.raises(ValueError, match="expected recordings of the same features"):
         together([LAMPS, record_walks(Hanoi(3), 10, seed=0)])
 

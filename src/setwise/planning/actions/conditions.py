@@ -71,26 +71,23 @@ class _Conditions:
         count = int(np.prod(schema.sizes))
         self.must = np.zeros((len(bindings), count), dtype=bool)
         self.must_not = np.zeros_like(self.must)
-        # Two ways to say no more than is needed: what must be there, and of what must not only
-        # that which does not follow; or the other way round, but for what the action removes.
-        shorter = [(self.must, np.zeros_like(self.must)) for _ in range(2)]
+        # Two ways to say no more than is needed: all that must be there, and of what must not only
+        # that which does not follow; or of both, but for what is removed, the other way round.
+        less = self.must, np.zeros_like(self.must)
+        other = np.zeros_like(self.must), np.zeros_like(self.must)
         for row, binding in enumerate(bindings):
             action = schema.action(binding)
             self.must[row, list(action.must)] = True
             self.must_not[row] = ~action.may
-            shorter[0][1][row] = ~action.may & ~follows.excluded_by(action.must)
-        shorter[1] = (self.must.copy(), np.zeros_like(self.must))
-        for row, binding in enumerate(bindings):
-            action = schema.action(binding)
-            left_out = {
+            less[1][row] = ~action.may & ~follows.excluded_by(action.must)
+            kept = {
                 code
-                for code in action.must - action.removed
-                if follows.is_left(code, self.must_not[row])
+                for code in action.must
+                if code in action.removed or not follows.is_left(code, ~action.may)
             }
-            shorter[1][0][row, list(left_out)] = False
-            said = follows.excluded_by(action.must - left_out)
-            shorter[1][1][row] = self.must_not[row] & ~said
-        self.needed = shorter
+            other[0][row, list(kept)] = True
+            other[1][row] = ~action.may & ~follows.excluded_by(kept)
+        self.needed = less, other
 
     def groups(self, rows: NDArray[np.int64]) -> list[Group]:
         """The rows as one group, or parted by a slot."""

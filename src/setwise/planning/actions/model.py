@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from setwise.planning.actions.plan import ActionPlan, Given, make_plan
 from setwise.planning.actions.preconditions import Observation, learn_schema
 from setwise.planning.actions.recording import Recording, from_tensors
 from setwise.planning.actions.schema import Action, Digits, Schema
-from setwise.planning.actions.symbols import State, Symbols
+from setwise.planning.actions.symbols import State, Symbols, Value
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,16 @@ class ActionModel:
             memory_mb=memory_mb,
             executable=executable,
         )
+
+    def carried(self, values: Mapping[str, Sequence[Value]]) -> ActionModel:
+        """The model with more values of some features than were seen, such as of a larger board.
+
+        New values are taken to behave as most known ones do. An error says where that cannot be
+        told from what is known; where it can, it is still a guess, unlike all else in the model.
+        """
+        from setwise.planning.actions.carried import carry
+
+        return carry(self, values)
 
     def write_pddl(self, folder: str | Path) -> Path:
         """Write the domain to ``domain.pddl`` in a folder; returns where it is."""

@@ -6,7 +6,7 @@ Legend: T transitions, N and M elements of a set, F numbers of an element.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -106,18 +106,21 @@ def together(recordings: Iterable[Recording]) -> Recording:
         raise ValueError(f"expected recordings of the same features, got {sorted(names)}")
     before = [part.symbols.elements(state) for part in parts for state in part.before]
     after = [part.symbols.elements(state) for part in parts for state in part.after]
-    whole = from_elements(before, after, parts[0].symbols.names)
-    actions = [part.actions for part in parts]
-    return (
-        whole
-        if None in actions
-        else Recording(
-            whole.symbols,
-            whole.before,
-            whole.after,
-            tuple(name for part in actions if part is not None for name in part),
-        )
-    )
+    actions = [name for part in parts for name in part.actions or ()]
+    named = all(part.actions is not None for part in parts)
+    whole = from_elements(before, after, parts[0].symbols.names, actions if named else None)
+    return replace(whole, symbols=replace(whole.symbols, widths=_widths(parts)))
+
+
+def _widths(parts: Sequence[Recording]) -> tuple[int, ...] | None:
+    """How tensors spell what is in all of the parts: in the widest of their one-hot forms."""
+    given = [part.symbols.widths for part in parts]
+    widths = [one for one in given if one is not None]
+    if len(widths) < len(given):
+        return None
+    columns = list(zip(*widths, strict=True))
+    mixed = any(min(column) == 1 < max(column) for column in columns)  # numbers here, classes there
+    return None if mixed else tuple(map(max, columns))
 
 
 def _states(symbols: Symbols, codes: list[int], sizes: list[int]) -> tuple[State, ...]:

@@ -10,7 +10,7 @@ one template: a value that is in a slot is that slot, all others are themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -92,25 +92,18 @@ class Schema:
 
     def action(self, binding: Binding) -> Action:
         """The action with values in its slots."""
-        tables = self.tables(binding)
-        may = self._may_table[np.ix_(*tables)].copy()
-        must = [e for t in self.must if (e := self.ground(t, binding)) is not None]
-        for at, value in enumerate(binding):
-            allowed = self.may_with[at, value]
-            if allowed is not None:
-                for template in set(self.related(at)) - allowed:
-                    if (element := self.ground(template, binding)) is not None:
-                        may[element] = False
-            for template in self.must_with[at, value]:
-                if (element := self.ground(template, binding)) is not None:
-                    must.append(element)
+        may = self._may_table.copy()
+        must = set(self.must)
+        for key in enumerate(binding):
+            may[self._forbidden_with[key]] = False
+            must |= self.must_with[key]
         return Action(
             self,
             binding,
             self._codes(self._grounded(self.removed, binding)),
             self._codes(self._grounded(self.added, binding)),
-            self._codes(must),
-            may.reshape(-1),
+            self._codes(self._grounded(must, binding)),
+            may[np.ix_(*self.tables(binding))].reshape(-1),
         )
 
     def tables(self, binding: Binding) -> list[NDArray[np.int64]]:
@@ -149,6 +142,17 @@ class Schema:
         return inside and all((binding[i], binding[j]) in self.pairs[i, j] for i, j in places)
 
     @cached_property
+    def _forbidden_with(self) -> dict[tuple[int, int], tuple[NDArray[np.int64], ...]]:
+        """Of a slot and a value in it, where the templates are that `may_with` does not allow."""
+        related = [self.related(at) for at in range(len(self.places))]
+        found = {}
+        for (at, value), allowed in self.may_with.items():
+            chosen = [t for t in related[at] if allowed is not None and t not in allowed]
+            places = np.array(chosen, dtype=np.int64).reshape(len(chosen), len(self.slots))
+            found[at, value] = tuple(places.T)
+        return found
+
+    @cached_property
     def _may_table(self) -> NDArray[np.bool_]:
         shape = [count + size for count, size in zip(self.slots, self.sizes, strict=True)]
         table = np.full(shape, self.may is None)
@@ -156,7 +160,7 @@ class Schema:
             table[tuple(np.array(sorted(self.may)).T)] = True
         return table
 
-    def _grounded(self, templates: tuple[Digits, ...], binding: Binding) -> list[Digits]:
+    def _grounded(self, templates: Iterable[Digits], binding: Binding) -> list[Digits]:
         found = [self.ground(template, binding) for template in templates]
         return [element for element in found if element is not None]
 

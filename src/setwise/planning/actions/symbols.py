@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -58,7 +59,7 @@ class Symbols:
                 f"than {MOST_CODES}; features have to be discrete: round or quantise them first"
             )
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many values each feature has."""
         return tuple(len(values) for values in self.values)
@@ -91,7 +92,11 @@ class Symbols:
 
     def digits(self, code: int) -> tuple[int, ...]:
         """The number of each value of an element."""
-        return tuple(int(digit) for digit in np.unravel_index(code, self.sizes))
+        found = []
+        for size in reversed(self.sizes):
+            code, digit = divmod(code, size)
+            found.append(digit)
+        return tuple(reversed(found))
 
     def state(self, elements: Iterable[Element] | Tensor) -> State:
         """A set [N, F] or a list of elements, as codes; no element may be there twice."""
