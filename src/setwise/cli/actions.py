@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from setwise.planning import ActionModel
     from setwise.worlds import World
 
+_SHOWN = 30  # lines about a model
+
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
@@ -40,7 +42,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _register_record(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = kinds.add_parser("record", help="random walks in a world, as a file to learn from")
+    parser = kinds.add_parser(
+        "record",
+        help="random walks in a world, as a file to learn from",
+        description="Writes what a recording of a world of your own would hold: sets before and "
+        "after each step. Nothing of the rules is in it.",
+    )
     add = parser.add_argument
     add("name", metavar="WORLD", help="such as puzzle-4x4, hanoi-4x3, lights-4x4 or pushing-6x6")
     add("-o", "--output", type=Path, required=True, metavar="FILE", help=".jsonl or .npz")
@@ -54,7 +61,11 @@ def _register_record(kinds: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _register_learn(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = kinds.add_parser("learn", help="a domain in PDDL from a recording")
+    parser = kinds.add_parser(
+        "learn",
+        help="a domain in PDDL from a recording",
+        description="Says what was learned, and what was dropped for want of support.",
+    )
     _add_learning(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="such as domain.pddl")
@@ -155,9 +166,6 @@ def _learned(options: argparse.Namespace) -> ActionModel:
     if len(lines) > _SHOWN:
         print(f"and {len(lines) - _SHOWN} lines more of this kind")
     return model
-
-
-_SHOWN = 30  # lines about a model
 
 
 def _learn(options: argparse.Namespace) -> int:

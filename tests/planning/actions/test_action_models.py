@@ -147,6 +147,26 @@ class TestSetsOfDifferentSizes:
             assert plan.sets[-1] == [(lamp,) for lamp in goal]
             assert all(state.shape[1] == 1 for state in plan.states)
 
+    def test_what_is_nowhere(self) -> None:
+        """A block in the hand is in no cell: a goal may be that something is not there."""
+        cells = [[("block", 1)], [("block", 2)], [("block", 3)]]
+        nothing: list[list[tuple[str, int]]] = [[]] * 3
+        model = ActionModel.learn(
+            from_elements(
+                cells + nothing,
+                nothing + cells,
+                ["what", "cell"],
+                ["lift"] * 3 + ["put on 1", "put on 2", "put on 3"],
+            )
+        )
+        assert {schema.name for schema in model.schemas} == {"lift", "put on 1"}
+        gone = model.plan(cells[0], [])
+        assert (gone.steps, gone.sets) == (("lift cell-1",), [[("block", 1)], []])
+        moved = model.plan(cells[0], cells[2])
+        assert moved.steps == ("lift cell-1", "put-on-1 cell-3")
+        both = model.plan(cells[0], [("block", 1), ("block", 2)])
+        assert both.outcome is Outcome.UNSOLVABLE
+
     def test_masks_are_checked(self) -> None:
         before, after, mask, _ = self.sets()
         with pytest.raises(ValueError, match=r"after_valid: expected bool \(8, 2\), got"):
@@ -219,4 +239,10 @@ class TestWhatIsRefused:
 def test_the_8_puzzle_is_learned_exactly(count: int, lift: bool, absent: bool) -> None:
     model = puzzle_model(3, 3, count, seed=0, lift=lift, absent=absent)
     assert len(model.actions) == 192
-    assert puzzle_disagreements(model, PuzzleWorld()) == 0
+    puzzle = PuzzleWorld()
+    assert puzzle_disagreements(model, puzzle) == 0
+    if lift:  # as far from the goal as any
+        start = torch.tensor([8, 0, 6, 5, 4, 7, 2, 3, 1])
+        plan = model.plan(puzzle.objects(start), puzzle.objects(puzzle.goal()))
+        assert len(plan.steps) == 31
+        assert judged(puzzle, plan, start, puzzle.goal())

@@ -9,7 +9,7 @@ parameter, so that such a schema becomes several actions, with this value as a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,9 @@ from setwise.planning.actions.symbols import State
 
 if TYPE_CHECKING:
     from setwise.planning.actions.model import ActionModel
+
+LAST_STEP = "reach-the-goal"
+_REACHED = "(goal-reached)"
 
 
 class Domain:
@@ -42,35 +45,64 @@ class Domain:
 
     def text(self) -> str:
         """The domain."""
-        symbols, statics = self.model.symbols, self.statics
-        names = [pddl_name(name) for name in symbols.names]
-        is_ = " ".join(f"?{name} - {name}" for name in names)
-        used = {value for one in self.written.values() for value in one.constants}
-        lines = [f"(define (domain {pddl_name(self.name)})"]
-        lines += ["  (:requirements :strips :typing :equality :negative-preconditions)"]
-        lines += ["  (:types", *(f"    {line}" for line in statics.types()), "  )"]
-        if used:
-            lines += ["  (:constants", *(f"    {line}" for line in self._declared(used)), "  )"]
-        lines += ["  (:predicates", f"    (is {is_})"]
-        lines += [f"    {line}" for line in statics.predicates()]
-        lines += ["  )"]
-        for one in self.written.values():
-            lines += ["", one.text()]
-        return "\n".join([*lines, ")", ""])
+        return self._text(self._used)
 
     def problem(self, init: State, goal: State, *, exact: bool = True) -> str:
         """The problem of turning one set into another; not ``exact``: into one that holds it."""
-        symbols = self.model.symbols
-        used = {value for one in self.written.values() for value in one.constants}
-        every = {(c, v) for c, size in enumerate(symbols.sizes) for v in range(size)}
+        return self._problem(init, self._goal(init, goal, exact=exact), self._used)
+
+    def with_last_step(self, init: State, goal: State) -> tuple[str, str]:
+        """The domain with one action more, `LAST_STEP`, and the problem of being able to do it.
+
+        For Fast Downward, which takes elements that must not be there as conditions of actions, but
+        not of goals.
+        """
+        lines = ["", f"  (:action {LAST_STEP}", "    :parameters ()", "    :precondition (and"]
+        lines += [f"      {line}" for line in self._goal(init, goal, exact=True)]
+        lines += ["    )", f"    :effect {_REACHED})"]
+        return self._text(self._every, lines), self._problem(init, [_REACHED], self._every)
+
+    @cached_property
+    def _used(self) -> set[tuple[int, int]]:
+        """The values that actions name."""
+        return {value for one in self.written.values() for value in one.constants}
+
+    @property
+    def _every(self) -> set[tuple[int, int]]:
+        sizes = self.model.symbols.sizes
+        return {(c, v) for c, size in enumerate(sizes) for v in range(size)}
+
+    def _text(self, constants: set[tuple[int, int]], last: Sequence[str] = ()) -> str:
+        symbols, statics = self.model.symbols, self.statics
+        names = [pddl_name(name) for name in symbols.names]
+        is_ = " ".join(f"?{name} - {name}" for name in names)
+        lines = [f"(define (domain {pddl_name(self.name)})"]
+        lines += ["  (:requirements :strips :typing :equality :negative-preconditions)"]
+        lines += ["  (:types", *(f"    {line}" for line in statics.types()), "  )"]
+        if constants:
+            declared = self._declared(constants)
+            lines += ["  (:constants", *(f"    {line}" for line in declared), "  )"]
+        lines += ["  (:predicates", f"    (is {is_})"]
+        lines += [f"    {line}" for line in statics.predicates()]
+        lines += [f"    {_REACHED}"] if last else []
+        lines += ["  )"]
+        for one in self.written.values():
+            lines += ["", one.text()]
+        return "\n".join([*lines, *last, ")", ""])
+
+    def _problem(self, init: State, goal: list[str], constants: set[tuple[int, int]]) -> str:
         lines = [f"(define (problem from-set-to-set)\n  (:domain {pddl_name(self.name)})"]
-        lines += ["  (:objects", *(f"    {line}" for line in self._declared(every - used)), "  )"]
+        objects = self._declared(self._every - constants)
+        lines += ["  (:objects", *(f"    {line}" for line in objects), "  )"] if objects else []
         lines += ["  (:init", *(f"    {line}" for line in self.statics.facts(self.objects))]
         lines += [*(f"    {self.fact(code)}" for code in sorted(init)), "  )"]
-        lines += ["  (:goal (and", *(f"    {self.fact(code)}" for code in sorted(goal))]
+        lines += ["  (:goal (and", *(f"    {line}" for line in goal), "  ))", ")", ""]
+        return "\n".join(lines)
+
+    def _goal(self, init: State, goal: State, *, exact: bool) -> list[str]:
         unwanted = self._unwanted(init, goal) if exact and not self.model.keeps_size() else []
-        lines += [f"    (not {self.fact(code)})" for code in unwanted]
-        return "\n".join([*lines, "  ))", ")", ""])
+        wanted = [self.fact(code) for code in sorted(goal)]
+        return wanted + [f"(not {self.fact(code)})" for code in unwanted]
 
     def action(self, step: str) -> Action:
         """What a line of a planner's plan means, such as ``change-x tile-3 x-0 x-1 y-2``."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from setwise.planning.actions.pddl import LAST_STEP
 from setwise.planning.actions.symbols import Element, State, Symbols, UnknownSymbolError
 from setwise.planning.downward import Outcome, search
 from setwise.planning.translate import TranslationError, translate
@@ -98,8 +99,11 @@ def make_plan(
     with tempfile.TemporaryDirectory(prefix="setwise-", ignore_cleanup_errors=True) as name:
         files = ("domain.pddl", "problem.pddl", "task.sas")
         domain, problem, task = (Path(name) / file for file in files)
-        domain.write_text(model.domain.text())
-        problem.write_text(model.domain.problem(*ends, exact=exact))
+        texts = model.domain.text(), model.domain.problem(ends[0], ends[1], exact=exact)
+        if exact and not model.keeps_size():
+            texts = model.domain.with_last_step(ends[0], ends[1])
+        domain.write_text(texts[0])
+        problem.write_text(texts[1])
         try:
             translate(
                 domain,
@@ -125,12 +129,19 @@ def make_plan(
         return ActionPlan(
             found.outcome, found.reason, symbols, expanded=found.expanded, seconds=took
         )
-    states = replay(model, ends[0], found.plan)
+    steps = tuple(step for step in found.plan if step != LAST_STEP)
+    states = replay(model, ends[0], steps)
     reached = states[-1] == ends[1] if exact else states[-1] >= ends[1]
     if not reached:
         raise AssertionError("the planner's plan does not end in the goal")
     return ActionPlan(
-        found.outcome, found.reason, symbols, found.plan, tuple(states), found.expanded, took
+        found.outcome,
+        f"a plan of {len(steps)} steps",
+        symbols,
+        steps,
+        tuple(states),
+        found.expanded,
+        took,
     )
 
 
