@@ -246,3 +246,14 @@ def test_the_8_puzzle_is_learned_exactly(count: int, lift: bool, absent: bool) -
         plan = model.plan(puzzle.objects(start), puzzle.objects(puzzle.goal()))
         assert len(plan.steps) == 31
         assert judged(puzzle, plan, start, puzzle.goal())
+
+
+def test_what_lifting_takes_for_granted() -> None:
+    """Arguments that were seen in pairs may meet: wrong for a wall that no element tells of."""
+    ways = [(x, x + 1, y) for x in range(5) for y in range(2) if (x, y) != (2, 0)]
+    ways += [(there, here, y) for here, there, y in ways]
+    before = [[("me", here, y)] for here, _, y in ways]
+    after = [[("me", there, y)] for _, there, y in ways]
+    recording = from_elements(before, after, ["who", "x", "y"])
+    assert len(ActionModel.learn(recording).actions) == len(ways) + 2
+    assert len(ActionModel.learn(recording, lift=False).actions) == len(ways)
