@@ -257,3 +257,15 @@ def test_what_lifting_takes_for_granted() -> None:
     recording = from_elements(before, after, ["who", "x", "y"])
     assert len(ActionModel.learn(recording).actions) == len(ways) + 2
     assert len(ActionModel.learn(recording, lift=False).actions) == len(ways)
+
+
+def test_names_that_pddl_does_not_know() -> None:
+    """Whatever features, values and actions are called, the translator takes it."""
+    before = [[("A b", -1.5)], [("a-b", 2)], [("a-b", -1.5)], [("A b", 2)]]
+    after = [[("A b", 2)], [("a-b", -1.5)], [], [("A b", 2), ("a-b", 2)]]
+    done = ["Go!", "Go!", "go?", "reach the goal"]
+    model = ActionModel.learn(from_elements(before, after, ["object", "Object"], done))
+    assert set(model.domain.written) == {"go", "go-again", "reach-the-goal-again"}
+    plan = model.plan(before[1], [])
+    assert [step.split()[0] for step in plan.steps] == ["go", "go-again"]
+    assert plan.sets == [before[1], before[2], []]

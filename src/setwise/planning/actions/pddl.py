@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from setwise.planning.actions.conditions import Group, Text, grouped
-from setwise.planning.actions.names import object_names, pddl_name
+from setwise.planning.actions.names import different_names, object_names, pddl_name
 from setwise.planning.actions.schema import Action, Binding
 from setwise.planning.actions.statics import Statics
 from setwise.planning.actions.symbols import State
@@ -38,10 +38,9 @@ class Domain:
             for group in grouped(schema, model.exclusions, model.fixed, model.possible)
         ]
         self.statics = Statics(model.symbols, groups)
-        self.written: dict[str, _Written] = {}
-        for group in groups:
-            one = _Written(self, group)
-            self.written[one.name] = one
+        written = [_Written(self, group) for group in groups]
+        names = different_names([one.given_name for one in written], taken=[LAST_STEP])
+        self.written = dict(zip(names, written, strict=True))
 
     def text(self) -> str:
         """The domain."""
@@ -73,9 +72,8 @@ class Domain:
         return {(c, v) for c, size in enumerate(sizes) for v in range(size)}
 
     def _text(self, constants: set[tuple[int, int]], last: Sequence[str] = ()) -> str:
-        symbols, statics = self.model.symbols, self.statics
-        names = [pddl_name(name) for name in symbols.names]
-        is_ = " ".join(f"?{name} - {name}" for name in names)
+        statics = self.statics
+        is_ = " ".join(f"?{name} - {name}" for name in statics.names)
         lines = [f"(define (domain {pddl_name(self.name)})"]
         lines += ["  (:requirements :strips :typing :equality :negative-preconditions)"]
         lines += ["  (:types", *(f"    {line}" for line in statics.types()), "  )"]
@@ -86,8 +84,8 @@ class Domain:
         lines += [f"    {line}" for line in statics.predicates()]
         lines += [f"    {_REACHED}"] if last else []
         lines += ["  )"]
-        for one in self.written.values():
-            lines += ["", one.text()]
+        for name, one in self.written.items():
+            lines += ["", one.text(name)]
         return "\n".join([*lines, *last, ")", ""])
 
     def _problem(self, init: State, goal: list[str], constants: set[tuple[int, int]]) -> str:
@@ -145,12 +143,12 @@ class _Written:
             for at, value in sorted(fixed.items())
             if len(schema.ranges[at]) > 1
         ]
-        self.name = "-".join([pddl_name(schema.name), *chosen])
+        self.given_name = "-".join([schema.name, *chosen])
         self.parameters: dict[int, str] = {}  # of each slot that is none of the fixed
         features = [schema.places[at][0] for at in group.free]
         for at, c in zip(group.free, features, strict=True):
             number = sum(schema.places[other][0] == c for other in self.parameters) + 1
-            name = pddl_name(domain.model.symbols.names[c])
+            name = domain.statics.names[c]
             self.parameters[at] = f"?{name}{number if features.count(c) > 1 else ''}"
 
     @cached_property
@@ -163,7 +161,7 @@ class _Written:
         fixed = self.group.fixed
         return named | {(places[at][0], fixed[at]) for at in slots & fixed.keys()}
 
-    def text(self) -> str:
+    def text(self, name: str) -> str:
         statics = self.domain.statics
         typed = [
             f"{name} - {statics.kind_of(self.group, at)}" for at, name in self.parameters.items()
@@ -176,7 +174,7 @@ class _Written:
         effects += [self._fact(text) for text in self._effects(added)]
         gap = "\n      "
         return (
-            f"  (:action {self.name}\n    :parameters ({' '.join(typed)})\n"
+            f"  (:action {name}\n    :parameters ({' '.join(typed)})\n"
             f"    :precondition (and{gap}{gap.join(conditions)})\n"
             f"    :effect (and{gap}{gap.join(effects)}))"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from setwise.planning.actions.conditions import Group
-from setwise.planning.actions.names import pddl_name
+from setwise.planning.actions.names import different_names, feature_names
 from setwise.planning.actions.symbols import Symbols, Value
 
 Pairs = frozenset[tuple[int, int]]
@@ -21,7 +21,7 @@ class Statics:
 
     def __init__(self, symbols: Symbols, groups: Sequence[Group]) -> None:
         self.symbols = symbols
-        self.names = [pddl_name(name) for name in symbols.names]
+        self.names = feature_names(symbols)
         self.kinds: list[tuple[int, str, tuple[int, ...]]] = []  # feature, name, values
         self._relations: dict[tuple[int, ...], dict[frozenset[tuple[int, ...]], str]] = {}
         ranges = [
@@ -34,8 +34,13 @@ class Statics:
             classes: dict[tuple[bool, ...], list[int]] = {}
             for value in range(size):
                 classes.setdefault(tuple(value in chosen for chosen in told), []).append(value)
-            for members in classes.values():
-                name = self.names[c] if len(classes) == 1 else self._kind_name(c, members)
+            if len(classes) == 1:
+                self.kinds.append((c, self.names[c], tuple(range(size))))
+                continue
+            taken = [*self.names, *(name for _, name, _ in self.kinds)]
+            given = [self._kind_name(c, members) for members in classes.values()]
+            names = different_names(given, taken=["object", *taken])
+            for name, members in zip(names, classes.values(), strict=True):
                 self.kinds.append((c, name, tuple(members)))
         for group in groups:  # so that all are known before any is written
             self.conditions(group, dict.fromkeys(group.free, ""))
@@ -117,10 +122,10 @@ class Statics:
         """After the values, such as ``tile-1-to-8`` or ``only-tile-0``."""
         values = [str(self.symbols.values[c][v]) for v in members]
         if len(values) == 1:
-            return pddl_name(f"only-{self.names[c]}-{values[0]}")
+            return f"only-{self.names[c]}-{values[0]}"
         if members == list(range(members[0], members[-1] + 1)):
-            return pddl_name(f"{self.names[c]}-{values[0]}-to-{values[-1]}")
-        return f"{self.names[c]}-kind-{len(self.kinds) + 1}"
+            return f"{self.names[c]}-{values[0]}-to-{values[-1]}"
+        return f"{self.names[c]}-kind"
 
 
 def step(values: Sequence[Value], pair: Iterable[int]) -> float | None:
