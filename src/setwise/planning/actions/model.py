@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +11,16 @@ from torch import Tensor
 
 from setwise.features import Features
 from setwise.files import atomic_write_text
-from setwise.planning.actions.differences import Pattern, pattern_of
+from setwise.planning.actions.differences import Pattern
 from setwise.planning.actions.exclusions import Exclusions, exclusions_of
+from setwise.planning.actions.grouping import grouped_transitions
 from setwise.planning.actions.pddl import Domain
 from setwise.planning.actions.plan import ActionPlan, Given, make_plan
-from setwise.planning.actions.preconditions import Observation, learn_schema
+from setwise.planning.actions.preconditions import learn_schema
 from setwise.planning.actions.recording import Recording, from_tensors
-from setwise.planning.actions.schema import Action, Digits, Schema
+from setwise.planning.actions.schema import Action, Schema
 from setwise.planning.actions.symbols import State, Symbols, Value
+from setwise.planning.actions.wording import SchemaNames, in_words
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ class ActionModel:
         states = {s: tuple(digits[code] for code in s) for s in set(_all_states(recording))}
         fixed = frozenset.intersection(*states)
         exclusions = exclusions_of(states.values(), len(symbols.names))
-        groups, unchanged = _grouped(recording, digits, states, lift=lift)
+        groups, unchanged = grouped_transitions(recording, digits, states, lift=lift)
         schemas, dropped = [], []
-        names = _Names(symbols, exclusions)
+        names = SchemaNames(symbols, exclusions)
         for (slots, pattern), (observations, said) in groups:
             schema = learn_schema(
                 names.next(pattern, said),
@@ -107,7 +108,7 @@ class ActionModel:
             if schema is not None:
                 schemas.append(schema)
             if kept < len(observations):
-                text = _in_words(symbols, slots, pattern)
+                text = in_words(symbols, slots, pattern)
                 dropped.append((text, len(observations) - kept))
         return cls(
             symbols,
@@ -195,7 +196,7 @@ class ActionModel:
         ]
         lines += [
             f"{schema.name}: {schema.seen} seen, "
-            f"{_in_words(self.symbols, schema.slots, Pattern((schema.removed, schema.added)))}"
+            f"{in_words(self.symbols, schema.slots, Pattern((schema.removed, schema.added)))}"
             for schema in self.schemas
         ]
         if self.unchanged:
@@ -204,103 +205,6 @@ class ActionModel:
             f"dropped, for want of support: {seen} seen, {what}" for what, seen in self.dropped
         ]
         return "\n".join(lines)
-
-
-Groups = list[tuple[tuple[Digits, Pattern], tuple[list[Observation], list[str]]]]
-
-
-def _grouped(
-    recording: Recording,
-    digits: dict[int, Digits],
-    states: dict[State, tuple[Digits, ...]],
-    *,
-    lift: bool,
-) -> tuple[Groups, int]:
-    """The transitions by slots and pattern, most frequent first, and how many change nothing."""
-    differences = [
-        (before - after, after - before)
-        for before, after in zip(recording.before, recording.after, strict=True)
-    ]
-    rank = _by_frequency(recording.symbols, differences, digits)
-    known: dict[tuple[State, State], tuple[tuple[Digits, Pattern], tuple[int, ...]]] = {}
-    groups: dict[tuple[Digits, Pattern], tuple[list[Observation], list[str]]]
-    groups = defaultdict(lambda: ([], []))
-    unchanged = 0
-    for number, (removed, added) in enumerate(differences):
-        if not removed and not added:
-            unchanged += 1
-            continue
-        if (removed, added) not in known:
-            gone, come = ([digits[code] for code in sorted(side)] for side in (removed, added))
-            if lift:
-                pattern, binding = pattern_of(gone, come, rank)
-                slots = tuple(map(len, binding))
-                known[removed, added] = (slots, pattern), sum(binding, ())
-            else:
-                none = (0,) * len(recording.symbols.names)
-                known[removed, added] = (none, Pattern((tuple(gone), tuple(come)))), ()
-        key, values = known[removed, added]
-        observations, said = groups[key]
-        observations.append((values, states[recording.before[number]]))
-        if recording.actions is not None:
-            said.append(recording.actions[number])
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1][0]), item[0]))
-    return ordered, unchanged
-
-
-def _by_frequency(
-    symbols: Symbols, differences: list[tuple[State, State]], digits: dict[int, Digits]
-) -> list[list[int]]:
-    """The rank of each value of each feature, those that change most often first."""
-    counts: list[Counter[int]] = [Counter() for _ in symbols.names]
-    for removed, added in differences:
-        for code in removed | added:
-            for count, value in zip(counts, digits[code], strict=True):
-                count[value] += 1
-    ranks = []
-    for count, size in zip(counts, symbols.sizes, strict=True):
-        order = sorted(range(size), key=lambda value: (-count[value], value))
-        ranks.append([order.index(value) for value in range(size)])
-    return ranks
-
-
-class _Names:
-    """A name for each schema: that of the recording, or else after the feature that changes."""
-
-    def __init__(self, symbols: Symbols, exclusions: Exclusions) -> None:
-        self.symbols, self.exclusions = symbols, exclusions
-        self.taken: Counter[str] = Counter()
-
-    def next(self, pattern: Pattern, said: list[str]) -> str:
-        name = Counter(said).most_common(1)[0][0] if said else f"change-{self._changed(pattern)}"
-        self.taken[name] += 1
-        return name if self.taken[name] == 1 else f"{name}-{self.taken[name]}"
-
-    def _changed(self, pattern: Pattern) -> str:
-        """The features in which elements differ from those with the same key before."""
-        for key in self.exclusions.keys:
-            gone = {tuple(e[c] for c in key): e for e in pattern.removed}
-            come = {tuple(e[c] for c in key): e for e in pattern.added}
-            if gone.keys() == come.keys():
-                features = range(len(self.symbols.names))
-                changed = [c for c in features if any(gone[k][c] != come[k][c] for k in gone)]
-                return "-".join(self.symbols.names[c] for c in changed)
-        return "elements"
-
-
-def _in_words(symbols: Symbols, slots: Digits, pattern: Pattern) -> str:
-    """What leaves and what comes, for a reader."""
-
-    def value(c: int, digit: int) -> str:
-        if digit >= slots[c]:
-            return f"{symbols.names[c]} {symbols.values[c][digit - slots[c]]}"
-        return symbols.names[c] + (str(digit + 1) if slots[c] > 1 else "")
-
-    sides = []
-    for verb, side in (("removes", pattern.removed), ("adds", pattern.added)):
-        elements = [f"({', '.join(value(c, d) for c, d in enumerate(e))})" for e in side]
-        sides.append(f"{verb} {' '.join(elements) or 'nothing'}")
-    return ", ".join(sides)
 
 
 def _all_states(recording: Recording) -> tuple[State, ...]:
