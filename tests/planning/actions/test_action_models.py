@@ -118,6 +118,13 @@ def test_replay_believes_nothing(small: ActionModel) -> None:
     for step in ("change-x tile-1 x-1 x-0 y-0", "change-x tile-2 x-0 x-2 y-0"):
         with pytest.raises(ValueError, match=r"step 1: change-x .* cannot be done in the model"):
             replay(small, state, [step])
+    roads = [("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")]
+    before, after = ([[("car", one)] for one in side] for side in zip(*roads, strict=True))
+    model = ActionModel.learn(from_elements(before, after, ["what", "town"]))
+    start = model.symbols.state([("car", "a")])
+    assert len(replay(model, start, ["change-town town-a town-b"])) == 2
+    with pytest.raises(ValueError, match="cannot be done in the model"):  # there is no such road
+        replay(model, start, ["change-town town-a town-c"])
 
 
 class TestSetsOfDifferentSizes:
