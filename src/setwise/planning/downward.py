@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -74,6 +75,7 @@ def search(
     task: Path,
     *,
     heuristic: str = "blind",
+    options: Sequence[str] | None = None,
     seconds: float = 300.0,
     memory_mb: int = 6000,
     executable: str | Path | None = None,
@@ -82,6 +84,7 @@ def search(
 
     ``heuristic`` is a name, such as ``blind`` or ``lmcut``, or an evaluator of Fast Downward with
     its options, such as ``hmax(transform=no_transform())``. Plans are optimal if it is admissible.
+    ``options`` are those of Fast Downward for another search than A* with that heuristic.
     ``seconds`` is wall-clock time, with reading the task; ``memory_mb`` is address space.
     """
     if not (math.isfinite(seconds) and seconds > 0):
@@ -92,11 +95,12 @@ def search(
         raise ValueError("heuristic: expected a name such as 'blind', got nothing")
     program = find_executable(executable)
     evaluator = heuristic if "(" in heuristic else f"{heuristic}()"
-    command = [str(program), "--search", f"astar({evaluator})", "--internal-plan-file", "plan"]
+    chosen = ["--search", f"astar({evaluator})"] if options is None else list(options)
+    command = [str(program), *chosen, "--internal-plan-file", "plan"]
     with scratch_folder() as directory:
         (directory / "found_plans").mkdir()  # where the planner of the extra writes
         start = time.monotonic()
-        code = _run(command, task, directory, seconds, memory_mb)
+        code = run_limited(command, task, directory, seconds, memory_mb)
         return _judge(code, directory, time.monotonic() - start, seconds)
 
 
@@ -125,10 +129,13 @@ def find_executable(given: str | Path | None = None) -> Path:
     return Path(package.origin).parent / _IN_A_BUILD
 
 
-def _run(
+def run_limited(
     command: list[str], task: Path, directory: Path, seconds: float, memory_mb: int
 ) -> int | None:
-    """The exit code, or None if time was up. Nothing that was started is left when it returns."""
+    """The exit code, or None if time was up. Nothing that was started is left when it returns.
+
+    The program reads ``task`` and runs in ``directory``, where its output becomes ``log``.
+    """
     limits = [str(os.getpid()), str(memory_mb * 10**6)]
     launcher = [sys.executable, "-I", "-S", limited.__file__, *limits]
     with task.open("rb") as stdin, (directory / "log").open("wb") as log:
@@ -199,7 +206,7 @@ def _read_plan(directory: Path) -> tuple[tuple[str, ...], int]:
     for line in found[0].read_text(encoding="utf-8", errors="replace").splitlines():
         if comment := re.fullmatch(r"; cost = (\d+) .*", line):
             cost = int(comment[1])
-        elif step := re.fullmatch(r"\((\S+)\s*\)", line):
+        elif step := re.fullmatch(r"\(([^()]*[^()\s])\s*\)", line):
             plan.append(step[1])
         else:
             raise ValueError(f"the planner's plan has a line that cannot be read: {line[:80]!r}")

@@ -26,6 +26,7 @@ class PuzzleWorld(SlidingPuzzle, World):
     """
 
     kind: ClassVar[str] = "puzzle"
+    feature_names: ClassVar[tuple[str, ...] | None] = ("tile", "x", "y")
 
     @property
     def name(self) -> str:

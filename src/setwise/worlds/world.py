@@ -38,6 +38,8 @@ class World(ABC):
     """
 
     kind: ClassVar[str]
+    # What the features are called, for those who read what was learned of them.
+    feature_names: ClassVar[tuple[str, ...] | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -1,0 +1,200 @@
+"""Recordings as files: what is written is read again, and what is broken is told as such."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from setwise.cli import main
+from setwise.planning import ActionModel, Recording
+from setwise.planning.actions import (
+    from_elements,
+    read_problem,
+    read_recording,
+    record_walks,
+    together,
+    write_recording,
+)
+from setwise.worlds import Hanoi
+
+LAMPS = from_elements(
+    [[("red", "off")], [("red", "on"), ("blue", "on")]],
+    [[("red", "on"), ("blue", "on")], []],
+    ["lamp", "how"],
+    ["light", "break"],
+)
+
+
+def sets(recording: Recording) -> list[list[list[tuple[object, ...]]]]:
+    elements = recording.symbols.elements
+    return [[elements(s) for s in side] for side in (recording.before, recording.after)]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "npz"])
+def test_a_recording_comes_back(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"steps.{ending}"
+    for recording in (LAMPS, record_walks(Hanoi(3), 30, seed=0)):
+        write_recording(recording, path)
+        again = read_recording(path)
+        assert again.symbols.names == recording.symbols.names
+        assert again.actions == recording.actions
+        assert sets(again) == sets(recording)
+
+
+def test_recordings_of_different_boards_are_one() -> None:
+    both = together([record_walks(Hanoi(disks), 10, seed=0, steps=10) for disks in (2, 3)])
+    assert len(both) == 20
+    assert both.symbols.values == ((0, 1, 2), (0, 1, 2))
+    assert both.symbols.widths == (3, 3)  # tensors of the larger world are understood
+    with pytest.raises(ValueError, match="expected recordings of the same features"):
+        together([LAMPS, record_walks(Hanoi(3), 10, seed=0)])
+
+
+GOOD = '{"before": [[1, 0]], "after": [[1, 1]]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no transition"),
+        ('{"features": ["a", "b"]}\n', "holds no transition"),
+        (f"{GOOD}\nnonsense\n", "line 2: not JSON"),
+        (
+            f"{GOOD}\n{GOOD[:20]}",
+            "line 2: the file ends in the middle of a line; it was cut off aft",
+        ),
+        (f"{GOOD}\n[1, 2]\n", "line 2: expected"),
+        ('{"before": [[1]], "after": [[1]], "extra": 1}\n', "line 1: expected"),
+        ('{"before": [1], "after": [[1]]}\n', "line 1: before: expected a list of elements"),
+        ('{"before": [[null]], "after": [[1]]}\n', "line 1: before: expected numbers or words"),
+        ('{"before": [[NaN]], "after": [[1]]}\n', "line 1: before: expected numbers or words"),
+        (
+            f'{GOOD}\n{{"before": [[1]], "after": []}}\n',
+            r"transition 2: before: \(1,\) has 1 values",
+        ),
+        ('{"before": [], "after": []}\n', "all of its sets are empty"),
+        (f'{{"features": ["a", "a"]}}\n{GOOD}\n', "expected different names"),
+        (f'{{"features": "ab"}}\n{GOOD}\n', "expected a list of names"),
+        (f'{GOOD[:-1]}, "action": "go"}}\n{GOOD}\n', "1 of 2 transitions name an action"),
+        ('{"before": [[1], [1]], "after": [[1]]}\n', "is there twice before"),
+    ],
+)
+def test_broken_lines(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "steps.jsonl"
+    path.write_text(text)
+    with pytest.raises(
+        ValueError, match=rf"steps\.jsonl: (line 1: features: |transition 1: \(1,\) )?{said}"
+    ):
+        read_recording(path)
+
+
+def test_broken_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "steps.npz"
+    write_recording(LAMPS, path)
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(ValueError, match=r"no whole \.npz, perhaps it was cut off"):
+        read_recording(path)
+    flat, full = np.zeros((3, 2)), np.zeros((3, 1, 2))
+    for arrays, said in (
+        ({"before": full}, "expected arrays among"),
+        ({"before": flat, "after": full}, "before: expected numbers or words"),
+        ({"before": full, "after": full[:2]}, "3 sets before, but 2 after"),
+        ({"before": full, "after": full, "after_valid": flat}, "after_valid: expected bool"),
+        ({"before": full, "after": full, "actions": np.array(["go"])}, "actions: expected 3"),
+        ({"before": full.astype(object), "after": full}, "no whole .npz"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=said):
+            read_recording(path)
+
+
+class TestCommands:
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.chdir(tmp_path)
+        record = ["actions", "record", "hanoi-2x3", "-o", "steps.jsonl", "--transitions", "100"]
+        assert main([*record, "--problem", "problem.json", "--steps", "4"]) == 0
+        return tmp_path
+
+    def test_from_a_recording_to_a_plan(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["actions", "learn", "steps.jsonl", "-o", "domain.pddl"]) == 0
+        domain = (folder / "domain.pddl").read_text()
+        assert "(:action change-peg-disk-0" in domain
+        assert main(["actions", "plan", "steps.jsonl", "problem.json", "-o", "out"]) == 0
+        assert "outcome    solved" in capsys.readouterr().out
+        assert (folder / "out" / "domain.pddl").read_text() == domain
+        plan = json.loads((folder / "out" / "plan.json").read_text())
+        init, goal = read_problem(Path("problem.json"))
+        assert [list(one) for one in init] == plan["states"][0]
+        assert [list(one) for one in goal] == plan["states"][-1]
+        assert len(plan["states"]) == len(plan["steps"]) + 1
+        assert (folder / "out" / "problem.pddl").is_file()
+
+    @pytest.mark.parametrize(
+        ("problem", "code", "said"),
+        [
+            ({"init": [[0, 0], [1, 0]], "goal": [[0, 9], [1, 0]]}, 1, "unknown goal: goal: (0, 9)"),
+            ({"init": [[7, 0], [1, 0]], "goal": [[0, 1], [1, 0]]}, 1, "unknown init: init: (7, 0)"),
+            ({"init": [[0, 0], [1, 0]], "goal": [[0, 1]]}, 1, "unsolvable: init has 2 elements"),
+            ({"init": [[0, 0], [1, 0]], "goal": [[0, 1], [0, 2]]}, 1, "unsolvable: the planner"),
+            (
+                {"init": [[0, 0], [0, 0]], "goal": [[0, 1], [1, 0]]},
+                2,
+                "init: (0, 0): is there twice",
+            ),
+            ({"init": [[0, 0, 0]], "goal": []}, 2, "init: (0, 0, 0): expected 2 values, disk, peg"),
+            ({"init": []}, 2, 'problem.json: expected {"init": [...], "goal": [...]}'),
+        ],
+    )
+    def test_each_outcome_has_words_of_its_own(
+        self,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        problem: dict[str, object],
+        code: int,
+        said: str,
+    ) -> None:
+        (folder / "problem.json").write_text(json.dumps(problem))
+        assert main(["actions", "plan", "steps.jsonl", "problem.json"]) == code
+        shown = capsys.readouterr()
+        assert said in (shown.out if code == 1 else shown.err)
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["record", "chess-8x8", "-o", "a.jsonl"], "WORLD: chess-8x8: world: unknown 'chess'"),
+            (
+                ["record", "blocksworld", "-o", "a.jsonl"],
+                "a blocksworld is not made of these sizes",
+            ),
+            (["record", "hanoi-99x3", "-o", "a.jsonl"], "disks: must be in 1..10, got 99"),
+            (["learn", "nothing.jsonl", "-o", "a.pddl"], "TRANSITIONS: expected a file, nothing"),
+            (["plan", "steps.jsonl", "nothing.json"], "PROBLEM: expected a file, nothing.json"),
+            (["learn", "problem.json", "-o", "a.pddl"], "problem.json: line 1: expected"),
+        ],
+    )
+    def test_what_cannot_be_done(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    ) -> None:
+        assert main(["actions", *arguments]) == 2
+        assert said in capsys.readouterr().err
+
+    def test_contradictions_and_noise(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        lines = [GOOD[:-1] + ', "action": "go"}', GOOD.replace("[[1, 1]]", "[[1, 2]]")]
+        lines[1] = lines[1][:-1] + ', "action": "go"}'
+        (folder / "contradiction.jsonl").write_text("\n".join(lines) + "\n")
+        assert main(["actions", "learn", "contradiction.jsonl", "-o", "a.pddl"]) == 2
+        assert "transitions 1 and 2 contradict each other: 'go'" in capsys.readouterr().err
+        with (folder / "steps.jsonl").open("a") as file:
+            file.write('{"before": [[0, 0], [1, 0]], "after": [[0, 1], [1, 1]]}\n')
+        assert main(["actions", "learn", "steps.jsonl", "-o", "a.pddl", "--support", "2"]) == 0
+        assert "dropped, for want of support: 1 seen" in capsys.readouterr().out
+        model = ActionModel.learn(read_recording(Path("steps.jsonl")), support=2)
+        assert len(model.schemas) == 1
