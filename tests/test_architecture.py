@@ -32,7 +32,8 @@ BELOW: dict[str, set[str]] = {
     },
     "render": {"data", "files", "outside"},
     "planning": {
-        *("data", "environment", "experiments", "features", "files", "models", "worlds"),
+        *("data", "environment", "experiments", "features", "files", "models", "outside"),
+        "worlds",
     },
     "bench": {"the public names", "arguments", "environment", "kernels"},
     "report": {"experiments", "files", "outside"},

@@ -80,10 +80,12 @@ def parse_json(text: str | bytes) -> dict[str, Any]:
     return found
 
 
-def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Arrays of a NumPy archive, none of which may be missing or hold Python objects.
+def read_arrays(
+    path: Path, names: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Arrays of a NumPy archive, of which only the ``optional`` ones may be missing.
 
-    Their sizes are looked at before they are read.
+    None may hold Python objects, and their sizes are looked at before they are read.
     """
     require_regular(path)
     damage = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
@@ -91,19 +93,17 @@ def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         if not zipfile.is_zipfile(opened):
             raise ValueError("damaged, or no archive at all (.npz)")
         with zipfile.ZipFile(opened) as archive:
-            missing = [name for name in names if f"{name}.npy" not in archive.namelist()]
-            if missing:
+            there = {member.removesuffix(".npy") for member in archive.namelist()}
+            if missing := set(names) - there:
                 raise ValueError(f"it has no {', '.join(sorted(missing))}")
-            members = [archive.getinfo(f"{name}.npy") for name in names]
+            wanted = [*names, *(name for name in optional if name in there)]
+            members = {name: archive.getinfo(f"{name}.npy") for name in wanted}
             most = max(_MOST_ARRAYS, _MOST_EXPANSION * path.stat().st_size)
-            if (total := sum(member.file_size for member in members)) > most:
+            if (total := sum(member.file_size for member in members.values())) > most:
                 raise ValueError(
                     f"its arrays would take {total} bytes, more than the {most} allowed"
                 )
-            return {
-                name: _read_array(name, archive, member)
-                for name, member in zip(names, members, strict=True)
-            }
+            return {name: _read_array(name, archive, member) for name, member in members.items()}
 
 
 def _read_array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:

@@ -49,9 +49,9 @@ def run(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     require_own_name(experiment)
     configs = experiment.configs(seeds, scenarios, losses)
-    missing = left_to_train(experiment.name, configs, results)
+    left_to_train(experiment.name, configs, results)
     experiment.sheet.write(results)
-    told = (missing, device, results, runs)
+    told = (configs, device, results, runs)
     train(*told, metric=experiment.metric, keep=keep, watch=watch, threads=threads)
     return records.read(results / f"{experiment.name}.jsonl")
 

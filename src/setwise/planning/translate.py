@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
+from setwise.files import scratch_folder
 from setwise.planning.downward import find_executable, run_limited
 
 _TAIL = 300  # characters of what it said
@@ -41,8 +41,7 @@ def translate(
     command = [sys.executable, "-B", "-E", str(program), str(domain.absolute())]
     command += [str(problem.absolute())]
     command += [] if invariants else ["--invariant-generation-max-candidates", "0"]
-    with tempfile.TemporaryDirectory(prefix="setwise-", ignore_cleanup_errors=True) as name:
-        directory = Path(name)
+    with scratch_folder() as directory:
         code = run_limited(command, domain, directory, seconds, memory_mb)
         if code is None:
             raise TranslationError(f"the translator was stopped after {seconds:g} s")

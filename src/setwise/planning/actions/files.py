@@ -14,25 +14,26 @@ An ``.npz`` has the arrays ``before`` [T, N, F] and ``after`` [T, M, F], and if 
 from __future__ import annotations
 
 import json
-import zipfile
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from setwise.files import atomic_write, atomic_write_text
+from setwise.files import atomic_write, atomic_write_text, require_regular
+from setwise.outside import named, read_arrays, read_json
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element
 
-_ARRAYS = {"before", "after", "before_valid", "after_valid", "features", "actions"}
+_OPTIONAL = ("before_valid", "after_valid", "features", "actions")
 Sets = list[list[Element]]
 
 
 def read_recording(path: Path) -> Recording:
     """A recording in either form; what is wrong with it is said with the place where it is."""
     read = _read_arrays if path.suffix == ".npz" else _read_lines
-    try:
+    with named(path):
         before, after, names, actions = read(path)
         if not before:
             raise ValueError("holds no transition; at least one is needed")
@@ -42,8 +43,6 @@ def read_recording(path: Path) -> Recording:
         names = names or [f"feature{number}" for number in range(features)]
         _check_lengths(before, after, names)
         return from_elements(before, after, names, actions)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def write_recording(recording: Recording, path: Path) -> None:
@@ -75,11 +74,8 @@ def write_recording(recording: Recording, path: Path) -> None:
 
 def read_problem(path: Path) -> tuple[list[Element], list[Element]]:
     """The sets that a problem leads from and to."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON: {error}") from error
-    if not isinstance(data, dict) or set(data) != {"init", "goal"}:
+    data = read_json(path)
+    if set(data) != {"init", "goal"}:
         raise ValueError(f'{path}: expected {{"init": [...], "goal": [...]}}, two sets of elements')
     return _set(data["init"], f"{path}: init"), _set(data["goal"], f"{path}: goal")
 
@@ -94,6 +90,7 @@ def _read_lines(path: Path) -> tuple[Sets, Sets, list[str] | None, list[str] | N
     before: Sets = []
     after: Sets = []
     actions: list[str] = []
+    require_regular(path)
     text = path.read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -129,15 +126,7 @@ def _read_lines(path: Path) -> tuple[Sets, Sets, list[str] | None, list[str] | N
 
 
 def _read_arrays(path: Path) -> tuple[Sets, Sets, list[str] | None, list[str] | None]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise ValueError(
-            f"no whole .npz, perhaps it was cut off: {str(error).splitlines()[0]}"
-        ) from error
-    if not {"before", "after"} <= set(arrays) <= _ARRAYS:
-        raise ValueError(f"expected arrays among {sorted(_ARRAYS)}, got {sorted(arrays)}")
+    arrays = read_arrays(path, ("before", "after"), _OPTIONAL)
     sides: list[Sets] = []
     for name in ("before", "after"):
         sets = arrays[name]
@@ -160,13 +149,17 @@ def _read_arrays(path: Path) -> tuple[Sets, Sets, list[str] | None, list[str] | 
     return sides[0], sides[1], names, actions
 
 
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
 def _set(given: Any, place: str) -> list[Element]:
     """A set out of JSON: lists of numbers or words."""
     if not isinstance(given, list) or not all(isinstance(one, list) and one for one in given):
         raise ValueError(f"{place}: expected a list of elements, lists of numbers or words")
     for one in given:
         for value in one:
-            if not isinstance(value, int | float | str) or value != value:
+            if not isinstance(value, str) and not _finite(value):
                 raise ValueError(f"{place}: expected numbers or words, got {value!r:.60}")
     return [
         tuple(int(v) if isinstance(v, bool | float) and v == int(v) else v for v in one)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from setwise.files import scratch_folder
 from setwise.planning.actions.pddl import LAST_STEP
 from setwise.planning.actions.symbols import Element, State, Symbols, UnknownSymbolError
 from setwise.planning.downward import Outcome, search
@@ -96,9 +96,9 @@ def make_plan(
         sizes = f"init has {len(ends[0])} elements and the goal {len(ends[1])}"
         reason = f"{sizes}, and no action changes how many there are"
         return ActionPlan(Outcome.UNSOLVABLE, reason, symbols)
-    with tempfile.TemporaryDirectory(prefix="setwise-", ignore_cleanup_errors=True) as name:
+    with scratch_folder() as folder:
         files = ("domain.pddl", "problem.pddl", "task.sas")
-        domain, problem, task = (Path(name) / file for file in files)
+        domain, problem, task = (folder / file for file in files)
         texts = model.domain.text(), model.domain.problem(ends[0], ends[1], exact=exact)
         if exact and not model.keeps_size():
             texts = model.domain.with_last_step(ends[0], ends[1])
