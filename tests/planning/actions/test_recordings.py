@@ -99,12 +99,12 @@ def test_broken_arrays(tmp_path: Path) -> None:
         read_recording(path)
     flat, full = np.zeros((3, 2)), np.zeros((3, 1, 2))
     for arrays, said in (
-        ({"before": full}, "expected arrays among"),
+        ({"before": full}, "it has no after"),
         ({"before": flat, "after": full}, "before: expected numbers or words"),
         ({"before": full, "after": full[:2]}, "3 sets before, but 2 after"),
         ({"before": full, "after": full, "after_valid": flat}, "after_valid: expected bool"),
         ({"before": full, "after": full, "actions": np.array(["go"])}, "actions: expected 3"),
-        ({"before": full.astype(object), "after": full}, "no whole .npz"),
+        ({"before": full.astype(object), "after": full}, "before: holds Python objects"),
     ):
         np.savez(path, **arrays)
         with pytest.raises(ValueError, match=said):
