@@ -81,6 +81,7 @@ def test_everything_has_a_purpose() -> None:
     assert set(doctor.PURPOSES) == backends | set(PROJECT["optional-dependencies"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_backends")
 def test_optional_packages_may_be_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured

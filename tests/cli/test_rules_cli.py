@@ -146,6 +146,7 @@ def test_facts_left_out_are_told(trained: Path, monkeypatch: pytest.MonkeyPatch,
     assert "1 runs, 1 of them recorded" in said
 
 
+@pytest.mark.slow
 def test_a_rule_as_text_with_a_variable_in_the_body_alone(folder: Path, capsys: Captured) -> None:
     generations = [[f"g{depth}p{i}" for i in range(2**depth)] for depth in range(6)]
     facts = [
@@ -393,8 +394,8 @@ def test_wrong_heads(head: str, said: str, folder: Path, capsys: Captured) -> No
     assert message.count("\n") == 1
 
 
-# A training each; where the run is recorded all of the other happens, too.
-@pytest.mark.parametrize("recorded", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow  # a training each
+@pytest.mark.parametrize("recorded", [False, True])
 def test_the_command_that_is_named_trains_a_network(
     recorded: bool, folder: Path, capsys: Captured
 ) -> None:

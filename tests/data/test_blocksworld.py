@@ -276,6 +276,7 @@ def test_draws_never_change() -> None:
     assert FOUR.rank(FOUR.random_walk(4, seed=0)).tolist() == [0, 16, 0, 32, 40]
 
 
+@pytest.mark.slow
 def test_a_walk_takes_every_action_equally_often() -> None:
     """From the 12 states of one block on three stacks, times two materials. Within 5 sigma."""
     world = Blocksworld(blocks=1, stacks=3)

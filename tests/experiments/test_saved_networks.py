@@ -65,7 +65,9 @@ def changed(part: str, **fields: Any) -> Callable[[dict[str, Any], Any], None]:
         (PUZZLE, changed("data", width=4, height=4, states=10**12, train=1), "numbers, more than"),
         (PUZZLE, changed("data", width=10**9), "at most 1024 cells"),
         (RULES, changed("data", test=10**12), "numbers, more than the"),
-        (RULES, changed("data", n=25), "numbers, more than the"),
+        pytest.param(
+            *(RULES, changed("data", n=25), "numbers, more than the"), marks=pytest.mark.slow
+        ),
         (PUZZLE, changed("schedule", epochs=None), "schedule: epochs: expected int, got None"),
         (PUZZLE, lambda facts, _: facts.update(config=[]), "config: expected an object"),
         (PUZZLE, lambda facts, _: facts["config"].pop("data"), "data: expected an object"),

@@ -114,7 +114,7 @@ def test_panel_by_panel(
 
 
 FEW, MANY = (1, 130, 140, 260), (1, 260, 270, 260)
-SPLIT = [("float32", 1.0, FEW), ("tf32", 1.0, FEW)]
+SPLIT = [slow("float32", 1.0, FEW), ("tf32", 1.0, FEW)]
 SPLIT += [slow("float32", 1.0, MANY), slow("tf32", 1.0, MANY), slow("tf32", 0.5, MANY)]
 
 

@@ -32,6 +32,9 @@ from setwise.planning.table5 import PlanningSettings, plan_network
 from setwise.worlds import PicturedBlocksworld
 
 
+pytestmark = pytest.mark.slow  # one training serves them all
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of runs with the archive and a network that learned from it."""
