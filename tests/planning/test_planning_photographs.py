@@ -31,7 +31,6 @@ from setwise.planning.learned import choose_network, open_space
 from setwise.planning.table5 import PlanningSettings, plan_network
 from setwise.worlds import PicturedBlocksworld
 
-
 pytestmark = pytest.mark.slow  # one training serves them all
 
 
