@@ -107,6 +107,31 @@ class TestTransport:
         args = (torch.rand(2, 2, 3), torch.full((2, 2), 0.5), torch.full((2, 3), 1 / 3), 1.0, None)
         torch.library.opcheck(transport, args)
 
+    def test_operator_keeps_its_promises_of_any_strides(self) -> None:
+        costs, shares = torch.rand(2, 3, 2).mT, torch.full((2, 2), 0.5)
+        torch.library.opcheck(transport, (costs, shares, torch.full((3, 2), 1 / 3).T, 1.0, None))
+
+    @pytest.mark.parametrize("side", ["input_valid", "target_valid"])
+    def test_what_has_no_mass_earns_nothing(self, side: str) -> None:
+        """However far its potential is: that of a masked element answers to the others alone."""
+        y, x = _clouds(3, 3)
+        y, x = (y, x + 1e3) if side == "target_valid" else (y + 1e3, x)
+        missing = {"missing_cost": 0.01}
+        few = {"input_valid": (y[:2], x), "target_valid": (y, x[:2])}[side]
+        got = sw.transport_cross_entropy(y, x, POINTS, **missing, **{side: torch.tensor(2)})
+        assert got.isfinite()
+        torch.testing.assert_close(got, sw.transport_cross_entropy(*few, POINTS, **missing))
+
+    def test_nobody_without_mass_earns_nothing(self) -> None:
+        """As many outputs as targets: nothing is left for nobody, who would have cost least."""
+        y, x = _clouds(3, 3)
+        presence = torch.zeros(3).double()
+        call = (y + 1e3, x, POINTS)
+        got = sw.transport_cross_entropy(*call, presence=presence, missing_cost=0.01)
+        alone = sw.transport_cross_entropy(*call, missing_cost=0.01)
+        assert got.isfinite()
+        torch.testing.assert_close(got, alone)
+
     def test_what_does_not_settle_is_said(self) -> None:
         y, x = _clouds(30, 30)
         _, settled = sw.transport_cross_entropy(y, x, POINTS, temperature=1e-4, return_settled=True)
