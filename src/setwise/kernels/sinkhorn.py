@@ -156,6 +156,9 @@ class Plan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:
         grad, costs, a, b, plan, g = ctx.saved_tensors
+        d_grad = (u * Plan.apply(torch.ones_like(grad), costs, a, b, plan, g, ctx.t, ctx.r)).sum(
+            (1, 2)
+        )
         masses = Masses(a, b, ctx.t, ctx.r)
         with no_autocast(costs):
             (d_costs,) = pull_back(
@@ -165,4 +168,4 @@ class Plan(torch.autograd.Function):
                 (costs,),
                 (grad[:, None, None] * u,),
             )
-        return (u * plan).sum((1, 2)), d_costs, *(None,) * 6
+        return d_grad, d_costs, *(None,) * 6
