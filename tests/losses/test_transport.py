@@ -155,6 +155,14 @@ class TestStableMatching:
             ]
             assert stable == [{i: j for i, j in enumerate(matching) if j >= 0}]
 
+    def test_infinite_costs_are_shared_out_too(self) -> None:
+        all_valid = torch.ones(1, 3) > 0
+        costs = torch.full((1, 3, 3), math.inf)
+        costs[0, 1, 2] = 1.0
+        matching = stable_matching(costs, all_valid, all_valid)[0].tolist()
+        assert matching[1] == 2
+        assert sorted(matching) == [0, 1, 2]
+
     def test_loss_is_that_of_its_pairs(self) -> None:
         y, x = _clouds(4, 3)
         weight = torch.tensor([1.0, 2.0, 0.5]).double()
