@@ -212,6 +212,12 @@ class TestPoints:
         masked = sw.earth_movers(y, x, input_valid=lengths, target_valid=lengths)
         torch.testing.assert_close(masked, sw.earth_movers(y[:12], x[:12]))
 
+    @pytest.mark.parametrize("loss", [sw.earth_movers, sw.chamfer])
+    def test_far_from_the_origin(self, loss: Any) -> None:
+        """More points than PyTorch takes the distances of without a matrix product."""
+        y, x = ((points + 1e4).float() for points in _clouds(40, 40))
+        assert loss(y, x).item() == pytest.approx(loss(y.double(), x.double()).item(), rel=1e-5)
+
     def test_earth_movers_of_sets_that_are_not_equal_in_number(self) -> None:
         y, x = _clouds(4, 4)
         assert sw.earth_movers(y, x, target_valid=torch.tensor(3)) == math.inf
