@@ -162,6 +162,7 @@ def check_presence(presence: Tensor | None, input: Tensor, sets: Sets) -> Tensor
         return None
     if not isinstance(presence, Tensor):
         raise TypeError(f"presence: expected a torch.Tensor, got {type(presence).__name__}")
+    require_dense("presence", presence)
     if presence.dtype not in _FLOATS:
         raise TypeError(f"presence: expected a floating-point tensor, got {presence.dtype}")
     if presence.device != input.device:
@@ -207,6 +208,7 @@ def _expand_classes(
         return target
     if target.dtype not in _INTEGERS or not all(block.is_choice for block in features.blocks):
         return target
+    require_dense("target", target)
     blocks = len(features.blocks)
     classes = target.unsqueeze(-1) if blocks == 1 and target.dim() == input.dim() - 1 else target
     if classes.dim() != input.dim() or classes.shape[-1] != blocks:

@@ -231,6 +231,14 @@ def test_plain_bernoulli_is_nothing_else() -> None:
         assert not sw.Features(*blocks).plain_bernoulli
 
 
+def test_compared_numbers_are_counted() -> None:
+    """Of an angle those are two, a cosine and a sine."""
+    features = sw.Features(sw.Angle(9), sw.Bernoulli(2), sw.Gaussian(3))
+    sharpness = features.factors(torch.zeros(1, 14), torch.zeros(1, 14)).sharpness
+    assert sharpness is not None
+    assert features.comparable == len(sharpness) == 21
+
+
 def test_angles_go_round() -> None:
     """Full turns change nothing, and the average of angles on both sides of pi lies at pi."""
     family = sw.Angle(2, concentration=4.0)

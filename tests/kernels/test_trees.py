@@ -133,7 +133,7 @@ def test_no_pair_is_left_out_that_may_not_be() -> None:
     bias, sharpness = torch.zeros(1, 500).double(), torch.full((1, 2), 5e3).double()
     within = trees.BITS[torch.float32] * math.log(2) + math.log(500)
     points, tree, _ = next(trees._sets(x, y, bias, sharpness))
-    pairs = trees._pairs(points, tree, within)
+    pairs = trees._pairs(points, tree, within, trees.MOST_PAIRS)
     assert pairs is not None
     scores = dispatch.scores(x, y, bias, sharpness[0])[0]
     kept = torch.zeros_like(scores, dtype=torch.bool)
@@ -166,6 +166,37 @@ def test_all_equally_far(asked: list[str]) -> None:
     ours = sw.set_cross_entropy(y, x, features)
     assert asked == ["no logsumexp"]
     assert_close(ours, sw.set_cross_entropy(y, x, features, impl="chunked"))
+
+
+def test_an_empty_batch() -> None:
+    nothing = torch.zeros(0, 60, 3, requires_grad=True)
+    for loss in (sw.set_cross_entropy, sw.set_average):
+        value = loss(nothing, torch.zeros(0, 60, 3), POINTS, reduction="sum")
+        assert value == 0
+        value.backward()
+
+
+@pytest.mark.parametrize(("most", "told"), [(2, "logsumexp"), (1, "no logsumexp")])
+def test_the_bound_of_memory_is_of_a_call(
+    most: int, told: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sets with one pair for every point."""
+    monkeypatch.setattr(trees, "MOST_PAIRS", most * 100)
+    x = (100.0 * torch.arange(100)).reshape(1, 100, 1).expand(2, -1, -1)
+    sw.set_cross_entropy(x + 0.01, x, sw.Features(sw.Gaussian(1)))
+    assert asked == [told]
+
+
+def test_pairs_are_counted_where_the_sample_misses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far from each other but for some, none of which is in the sample."""
+    monkeypatch.setattr(trees, "SAMPLE", 2)
+    monkeypatch.setattr(trees, "LARGEST_SHARE", 1.0)
+    x = (1000.0 * torch.arange(100).double()).reshape(1, 100, 1)
+    x[:, 10:40] = 10_500.0
+    bias, sharpness = torch.zeros(1, 100).double(), torch.ones(1, 1).double()
+    assert trees.logsumexp(x, x, bias, sharpness) is not None
+    monkeypatch.setattr(trees, "MOST_PAIRS", 500)  # of 970
+    assert trees.logsumexp(x, x, bias, sharpness) is None
 
 
 def test_second_derivatives() -> None:

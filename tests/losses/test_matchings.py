@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
 
 import setwise as sw
 from matchings import injections
@@ -73,6 +74,57 @@ def test_marginals_sum_to_one_over_outputs(method: Any) -> None:
     valid = (torch.arange(5) < lengths.unsqueeze(-1)).float()
     torch.testing.assert_close(marginals.sum(-1), valid)
     assert (marginals.sum(-2) <= 1 + 1e-4).all()
+
+
+@pytest.mark.parametrize("method", ["exact", "bethe"])
+def test_derivatives_of_marginals_are_right_or_refused(method: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+    target = torch.rand(1, 2, 2, generator=generator, dtype=torch.float64)
+
+    def marginals(logits: Tensor) -> Tensor:
+        return sw.matching_marginals(logits, target, method=method)
+
+    assert gradcheck(marginals, (logits,))
+    if method == "exact":
+        assert gradgradcheck(marginals, (logits,))
+        return
+    with pytest.raises(RuntimeError, match=r"no further derivative: .*'exact' has all of them"):
+        gradgradcheck(marginals, (logits,))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [(sw.set_likelihood, {"method": "bethe"}), (sw.transport_cross_entropy, {})],
+)
+def test_third_derivatives_are_refused(loss: Any, options: dict[str, Any]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+    target = torch.rand(1, 2, 2, generator=generator, dtype=torch.float64)
+    slope: Tensor = loss(logits, target, **options)
+    for _ in range(2):
+        (slope,) = torch.autograd.grad(slope.square().sum(), logits, create_graph=True)
+    with pytest.raises(RuntimeError, match="no further derivative"):
+        torch.autograd.grad(slope.sum(), logits)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [(sw.set_likelihood, {"method": "bethe"}), (sw.transport_cross_entropy, {})],
+)
+def test_a_slope_by_two_backward_passes_has_a_gradient(loss: Any, options: dict[str, Any]) -> None:
+    """The second pass is by what the first one was given, but depends on the outputs too."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+    target = torch.rand(1, 2, 2, generator=generator, dtype=torch.float64)
+    direction = torch.randn(1, 3, 2, generator=generator, dtype=torch.float64)
+
+    def slope(logits: Tensor) -> Tensor:
+        given = torch.ones((), dtype=torch.float64, requires_grad=True)
+        (back,) = torch.autograd.grad(loss(logits, target, **options), logits, given, True, True)
+        return torch.autograd.grad((back * direction).sum(), given, create_graph=True)[0]
+
+    assert gradcheck(slope, (logits,))
 
 
 def test_samples_have_the_probability_of_their_matching() -> None:

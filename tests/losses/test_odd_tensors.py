@@ -47,6 +47,25 @@ def test_so_is_what_comes_with_them(name: str) -> None:
         sw.metrics.cardinality_error(torch.ones(2, 3).bool().to_sparse(), torch.ones(2, 3).bool())
 
 
+@pytest.mark.parametrize(
+    ("loss", "name", "shape"),
+    [
+        (sw.set_cross_entropy, "presence", (2, 3)),
+        (sw.assignment_cross_entropy, "matching_cost", (2, 3, 3)),
+        (sw.set_likelihood, "exclusivity", ()),
+    ],
+)
+def test_so_are_options(loss: Callable[..., Any], name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(TypeError, match=rf"^{name}: expected .* use {name}\.to_dense\(\)$"):
+        loss(Z, X, **{name: torch.ones(shape).to_sparse()})
+
+
+def test_so_are_classes() -> None:
+    classes = torch.ones(2, 3, 1).long().to_sparse()
+    with pytest.raises(TypeError, match=r"^target: expected .* use target\.to_dense\(\)$"):
+        sw.set_cross_entropy(Z, classes, sw.Features(sw.Categorical(4)))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("limit", LIMITS)
 def test_the_temperatures_at_the_limits(limit: float, dtype: torch.dtype) -> None:

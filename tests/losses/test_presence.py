@@ -216,6 +216,15 @@ class TestMatchingCost:
         assert loss == 12.5
         assert sw.assignment_cross_entropy(z, x, features) == 0.5
 
+    def test_targets_are_allowed_by_other_features_too(self) -> None:
+        z, x, features = self._sets()
+        bits = sw.Features(sw.Bernoulli(2))
+        bad = torch.cat([x, x + 5.0], dim=1)
+        with pytest.raises(ValueError, match=r"^matching_cost: target: Bernoulli .* to 5"):
+            sw.assignment_cross_entropy(z, bad, features, matching_cost=bits)
+        one = torch.tensor([1])  # what a mask hides may be anything
+        sw.assignment_cross_entropy(z, bad, features, matching_cost=bits, target_valid=one)
+
     def test_a_tensor(self) -> None:
         z, x, features = self._sets()
         costs = torch.tensor([[[0.0, 1.0]]])

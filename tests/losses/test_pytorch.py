@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import setwise as sw
 from setwise.kernels.gather import Gather, gather, gather_elements, scatter_add
@@ -234,4 +235,18 @@ def test_forward_mode(loss: Any, options: dict[str, Any]) -> None:
     _, along = torch.func.jvp(function, (z,), (direction,))
     leaf = z.clone().requires_grad_()
     (grad,) = torch.autograd.grad(function(leaf), leaf)
+    torch.testing.assert_close(along, (grad * direction).sum(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("features", [sw.Features(sw.Gaussian(3)), None], ids=["points", "bits"])
+def test_forward_mode_by_dual_numbers(features: sw.Features | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    z, x = torch.randn(2, 4, 3, generator=generator), torch.rand(2, 3, 3, generator=generator)
+    direction = torch.randn(z.shape, generator=generator)
+    leaf = z.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(sw.set_cross_entropy(leaf, x, features), leaf)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(z, direction)
+        loss = sw.set_cross_entropy(dual, x, features, impl="reference")
+        along = forward_ad.unpack_dual(loss).tangent
     torch.testing.assert_close(along, (grad * direction).sum(), rtol=1e-4, atol=1e-5)

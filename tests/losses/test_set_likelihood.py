@@ -201,6 +201,14 @@ def test_methods_say_what_they_cannot_do() -> None:
         sw.set_likelihood(many, many, method="exact", exclusivity=0.5)
 
 
+def test_exclusivity_has_no_gradient_and_says_so() -> None:
+    some = torch.zeros(1, 2, 2)
+    with pytest.raises(ValueError, match=r"^exclusivity: .* use exclusivity\.detach\(\)$"):
+        sw.set_likelihood(some, some, exclusivity=torch.tensor(0.5, requires_grad=True))
+    with pytest.raises(ValueError, match=r"^exclusivity: on meta, but input is on cpu$"):
+        sw.set_likelihood(some, some, exclusivity=torch.tensor(0.5, device="meta"))
+
+
 def test_exclusivity_has_a_schedule() -> None:
     rising = [sw.rising_exclusivity(step / 50) for step in range(51)]
     assert rising[0] == 0.0

@@ -107,6 +107,31 @@ class TestTransport:
         args = (torch.rand(2, 2, 3), torch.full((2, 2), 0.5), torch.full((2, 3), 1 / 3), 1.0, None)
         torch.library.opcheck(transport, args)
 
+    def test_operator_keeps_its_promises_of_any_strides(self) -> None:
+        costs, shares = torch.rand(2, 3, 2).mT, torch.full((2, 2), 0.5)
+        torch.library.opcheck(transport, (costs, shares, torch.full((3, 2), 1 / 3).T, 1.0, None))
+
+    @pytest.mark.parametrize("side", ["input_valid", "target_valid"])
+    def test_what_has_no_mass_earns_nothing(self, side: str) -> None:
+        """However far its potential is: that of a masked element answers to the others alone."""
+        y, x = _clouds(3, 3)
+        y, x = (y, x + 1e3) if side == "target_valid" else (y + 1e3, x)
+        missing = {"missing_cost": 0.01}
+        few = {"input_valid": (y[:2], x), "target_valid": (y, x[:2])}[side]
+        got = sw.transport_cross_entropy(y, x, POINTS, **missing, **{side: torch.tensor(2)})
+        assert got.isfinite()
+        torch.testing.assert_close(got, sw.transport_cross_entropy(*few, POINTS, **missing))
+
+    def test_nobody_without_mass_earns_nothing(self) -> None:
+        """As many outputs as targets: nothing is left for nobody, who would have cost least."""
+        y, x = _clouds(3, 3)
+        presence = torch.zeros(3).double()
+        call = (y + 1e3, x, POINTS)
+        got = sw.transport_cross_entropy(*call, presence=presence, missing_cost=0.01)
+        alone = sw.transport_cross_entropy(*call, missing_cost=0.01)
+        assert got.isfinite()
+        torch.testing.assert_close(got, alone)
+
     def test_what_does_not_settle_is_said(self) -> None:
         y, x = _clouds(30, 30)
         _, settled = sw.transport_cross_entropy(y, x, POINTS, temperature=1e-4, return_settled=True)
@@ -129,6 +154,14 @@ class TestStableMatching:
                 if _is_stable(costs[b].tolist(), pairs, targets, outputs)
             ]
             assert stable == [{i: j for i, j in enumerate(matching) if j >= 0}]
+
+    def test_infinite_costs_are_shared_out_too(self) -> None:
+        all_valid = torch.ones(1, 3) > 0
+        costs = torch.full((1, 3, 3), math.inf)
+        costs[0, 1, 2] = 1.0
+        matching = stable_matching(costs, all_valid, all_valid)[0].tolist()
+        assert matching[1] == 2
+        assert sorted(matching) == [0, 1, 2]
 
     def test_loss_is_that_of_its_pairs(self) -> None:
         y, x = _clouds(4, 3)
@@ -178,6 +211,12 @@ class TestPoints:
         lengths = torch.tensor(12)
         masked = sw.earth_movers(y, x, input_valid=lengths, target_valid=lengths)
         torch.testing.assert_close(masked, sw.earth_movers(y[:12], x[:12]))
+
+    @pytest.mark.parametrize("loss", [sw.earth_movers, sw.chamfer])
+    def test_far_from_the_origin(self, loss: Any) -> None:
+        """More points than PyTorch takes the distances of without a matrix product."""
+        y, x = ((points + 1e4).float() for points in _clouds(40, 40))
+        assert loss(y, x).item() == pytest.approx(loss(y.double(), x.double()).item(), rel=1e-5)
 
     def test_earth_movers_of_sets_that_are_not_equal_in_number(self) -> None:
         y, x = _clouds(4, 4)

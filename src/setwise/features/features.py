@@ -75,8 +75,8 @@ class Features:
         self.plain_bernoulli = (
             len(blocks) == 1 and type(blocks[0]) is Bernoulli and blocks[0].weight == 1.0
         )
-        #: How many features cost the square of a difference; see `Family.curvature`.
-        self.comparable = sum(b.width for b in blocks if b.curvature is not None)
+        #: How many numbers of an element, two for an angle, cost the square of a difference.
+        self.comparable = sum(_compared(block) for block in blocks)
         #: An allowed target element [F] to stand where there is none; None if it is all zeros.
         self.blank: Tensor | None = None
         if any(block.blank != 0.0 for block in blocks):
@@ -236,6 +236,13 @@ class Features:
         """Every block changed by its own family."""
         parts = zip(self.blocks, self.split(elements), strict=True)
         return torch.cat([change(block, part) for block, part in parts], dim=-1)
+
+
+def _compared(block: Family) -> int:
+    """The size of a location, which may be more than the width; 0 without a `Family.curvature`."""
+    if block.curvature is None:
+        return 0
+    return block.location(torch.zeros(1, block.width, device="cpu")).shape[-1]
 
 
 def _factors(block: Family, logits: Tensor, target: Tensor) -> Factors:

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from setwise.kernels.forward_mode import has_tangent
+
 # Up to so many features, a pass for each takes no longer than a product of float64.
 FEW = 4
 
@@ -24,7 +26,8 @@ FEW = 4
 def squares(x: Tensor, y: Tensor, sharpness: Tensor) -> Tensor:
     """``sum_f c_f (x_if - y_jf)^2``: [B, M, D], [B, N, D], [B, D] -> [B, M, N]."""
     if _go_one_by_one(x):
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        if transformed or has_tangent(x, y, sharpness):
             return _one_by_one(x, y, x, y, sharpness)  # plain steps, to be looked through
         found: Tensor = Squares.apply(x, y, sharpness)
         return found

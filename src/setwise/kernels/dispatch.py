@@ -20,6 +20,7 @@ from torch import Tensor
 from setwise.kernels import operators, reference, trees
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
+from setwise.kernels.forward_mode import has_tangent
 
 Engine = Literal["reference", "chunked", "trees", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
@@ -102,7 +103,7 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
 
     Shortcuts are for eager PyTorch: compilers and transforms see the general operators.
     """
-    if not _eager():
+    if not _eager() or has_tangent(target, logits):
         return None
     engine = choose(impl, target, logits)
     return None if engine == "chunked" else engine

@@ -7,6 +7,7 @@ the messages held. Its second derivative does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -72,20 +73,47 @@ def pull_back(
     """The gradients to the inputs of what is read at the fixed point ``messages`` of the rounds.
 
     Both ``step`` and ``read`` take messages and inputs. How the fixed point depends on the inputs
-    solves a linear equation, by rounds that are those of the messages, transposed.
+    solves a linear equation, by rounds that are those of the messages, transposed. The gradients
+    have none of their own: to ask for it raises RuntimeError.
     """
-    back_from_read = torch.func.vjp(read, messages, *inputs)[1]
-    back_from_step = torch.func.vjp(step, messages, *inputs)[1]
-    start, *direct = back_from_read(cotangents)
-    asked, before = start, None
-    can_look = not torch._C._are_functorch_transforms_active()
-    quiet = tolerance(messages.dtype)
-    for _ in looks(messages.dtype):
-        for _ in range(ROUNDS_BETWEEN_LOOKS):
-            through, *indirect = back_from_step(asked)
-            asked = start + through
-        found = torch.cat([t.flatten() for t in indirect])
-        if can_look and before is not None and torch.allclose(found, before, quiet, quiet):
-            break
-        before = found
-    return tuple(a + b for a, b in zip(direct, indirect, strict=True))
+    with torch.no_grad():
+        back_from_read = torch.func.vjp(read, messages, *inputs)[1]
+        back_from_step = torch.func.vjp(step, messages, *inputs)[1]
+        start, *direct = back_from_read(cotangents)
+        asked, before = start, None
+        can_look = not torch._C._are_functorch_transforms_active()
+        quiet = tolerance(messages.dtype)
+        for _ in looks(messages.dtype):
+            for _ in range(ROUNDS_BETWEEN_LOOKS):
+                through, *indirect = back_from_step(asked)
+                asked = start + through
+            found = torch.cat([t.flatten() for t in indirect])
+            if can_look and before is not None and torch.allclose(found, before, quiet, quiet):
+                break
+            before = found
+        gradients = [a + b for a, b in zip(direct, indirect, strict=True)]
+    return tuple(Last.apply(gradient, *inputs, *cotangents) for gradient in gradients)
+
+
+class Last(torch.autograd.Function):
+    """A gradient, unchanged, which depends on tensors in ways that are not differentiated.
+
+    PyTorch's ``once_differentiable`` looks at what comes back alone, and not at the inputs.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(gradient: Tensor, *depends_on: Tensor) -> Tensor:
+        return gradient.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> tuple[None, ...]:
+        raise RuntimeError(
+            "no further derivative: Bethe's likelihood and transport have two, and "
+            "matching_marginals by method='bethe' one; method='exact' has all of them"
+        )

@@ -161,7 +161,9 @@ class Probabilities(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, u: Tensor, v: Tensor) -> tuple[Tensor | None, ...]:
-        grad, scores, odds, exclusivity, rows, columns, pairs, used, answers = ctx.saved_tensors
+        grad, *rest = ctx.saved_tensors
+        scores, odds, exclusivity, rows, columns, _, _, answers = rest
+        pairs, used = Probabilities.apply(torch.ones_like(grad), *rest, ctx.method)
         d_grad = (u * pairs).sum((1, 2)) + (v * used).sum(1)
         u, v = grad[:, None, None] * u, grad[:, None] * v
         with no_autocast(scores):

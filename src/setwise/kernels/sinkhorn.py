@@ -55,13 +55,12 @@ class Masses(NamedTuple):
     def value(self, costs: Tensor, g: Tensor) -> Tensor:
         """The dual value [B], which is that of the plan where the potentials have settled."""
         f, moved = self.rows(costs, g), self.plan(costs, g).sum((1, 2))
-        earned = (self.a * self._earned(f)).sum(1) + (self.b * self._earned(g)).sum(1)
-        return earned - self.t * (moved - 1)
+        return self._earned(self.a, f) + self._earned(self.b, g) - self.t * (moved - 1)
 
-    def _earned(self, potential: Tensor) -> Tensor:
-        if self.r is None:
-            return potential
-        return -self.r * torch.expm1(-potential / self.r)
+    def _earned(self, mass: Tensor, potential: Tensor) -> Tensor:
+        each = potential if self.r is None else -self.r * torch.expm1(-potential / self.r)
+        # Where there is no mass, nothing holds the potential, which may be worth infinity.
+        return torch.where(mass > 0, mass * each, 0.0).sum(1)
 
     def only(self, sets: Tensor) -> Masses:
         return Masses(self.a[sets], self.b[sets], self.t, self.r)
@@ -90,7 +89,7 @@ def transport(
         return lambda g: own.round(own_costs, g), judge
 
     with no_autocast(costs):
-        g, settled = settle(rounds_of, torch.zeros_like(b))
+        g, settled = settle(rounds_of, b.new_zeros(b.shape))
         return masses.value(costs, g), masses.plan(costs, g), settled, g
 
 
@@ -99,7 +98,8 @@ def _(
     costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     value = costs.new_empty(len(costs))
-    return value, torch.empty_like(costs), value.to(torch.bool), torch.empty_like(b)
+    # Contiguous, as the real ones are, whatever the strides of what was given.
+    return value, costs.new_empty(costs.shape), value.to(torch.bool), b.new_empty(b.shape)
 
 
 transport.register_vmap(fold_mapped_dimension(transport))
@@ -156,6 +156,9 @@ class Plan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:
         grad, costs, a, b, plan, g = ctx.saved_tensors
+        d_grad = (u * Plan.apply(torch.ones_like(grad), costs, a, b, plan, g, ctx.t, ctx.r)).sum(
+            (1, 2)
+        )
         masses = Masses(a, b, ctx.t, ctx.r)
         with no_autocast(costs):
             (d_costs,) = pull_back(
@@ -165,4 +168,4 @@ class Plan(torch.autograd.Function):
                 (costs,),
                 (grad[:, None, None] * u,),
             )
-        return (u * plan).sum((1, 2)), d_costs, *(None,) * 6
+        return d_grad, d_costs, *(None,) * 6

@@ -23,6 +23,7 @@ def stable_matching(costs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """
     B, M, N = costs.shape
     open_pairs = rows.unsqueeze(2) & columns.unsqueeze(1)
+    costs = costs.clamp(max=torch.finfo(costs.dtype).max)  # to be told from pairs that are closed
     matching = torch.full((B, M), UNMATCHED, device=costs.device)
     for _ in range(min(M, N)):
         best = torch.where(open_pairs, costs, math.inf).flatten(1).argmin(dim=1, keepdim=True)

@@ -34,7 +34,7 @@ FEWEST_POINTS = 1000
 BITS = {torch.float32: 40, torch.float64: 64}
 
 # So many queries tell how many pairs there are. To pick out more than this share of all does not
-# pay; nor are there to be more than memory has room for, about 100 bytes each.
+# pay; nor are there to be more in a call than memory has room for, about 100 bytes each.
 SAMPLE = 256
 LARGEST_SHARE = 1 / 32
 MOST_PAIRS = 2**24
@@ -47,6 +47,7 @@ def suit(queries: Tensor, keys: Tensor, sharpness: Tensor | None) -> bool:
     """Whether a call is about points that trees may help with, as far as its shapes tell."""
     return (
         sharpness is not None
+        and len(queries) > 0
         and sharpness.shape[-1] == queries.shape[2] <= MOST_FEATURES
         and min(queries.shape[1], keys.shape[1]) >= FEWEST_POINTS
         and queries.device.type == "cpu"
@@ -76,7 +77,8 @@ def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) ->
         sets = []
         for points, tree, admissible in _sets(queries, keys, bias, sharpness):
             # In the units of a score: how much less than the largest one may be.
-            pairs = _pairs(points, tree, bits + math.log(len(admissible)))
+            most = MOST_PAIRS // len(queries)
+            pairs = _pairs(points, tree, bits + math.log(len(admissible)), most)
             if pairs is None:
                 return None
             query, key = pairs
@@ -115,22 +117,22 @@ def _sets(
         yield points.numpy(), tree, admissible
 
 
-def _pairs(points: Points, tree: cKDTree, slack: float) -> tuple[Tensor, Tensor] | None:
+def _pairs(points: Points, tree: cKDTree, slack: float, most: int) -> tuple[Tensor, Tensor] | None:
     """Queries and keys [P] of all pairs whose squared distance is within ``slack`` of the least.
 
-    None if these are too many.
+    None if these are more than ``most``, or too large a share of all.
     """
     sample = points[:: max(1, len(points) // SAMPLE)]
     nearest, _ = tree.query(sample)
     counts = tree.query_ball_point(sample, np.sqrt(nearest**2 + slack), return_length=True)
-    if counts.mean() * len(points) > min(LARGEST_SHARE * len(points) * tree.n, MOST_PAIRS):
+    if counts.mean() * len(points) > min(LARGEST_SHARE * len(points) * tree.n, most):
         return None
     from scipy.spatial import cKDTree
 
     nearest, _ = tree.query(points, workers=torch.get_num_threads())
     reach = np.sqrt(nearest**2 + slack)
     band = np.floor(np.log(reach / reach.min()) / math.log(ALIKE))
-    found = []
+    found, count = [], 0
     for which in np.unique(band):
         members = np.flatnonzero(band == which)
         near = cKDTree(points[members]).sparse_distance_matrix(
@@ -139,5 +141,8 @@ def _pairs(points: Points, tree: cKDTree, slack: float) -> tuple[Tensor, Tensor]
         query = members[near["i"]]
         within = near["v"] <= reach[query]
         found.append((query[within], near["j"][within]))
+        count += len(found[-1][0])
+        if count > most:  # a sample may miss where points are dense
+            return None
     query, key = (torch.from_numpy(np.concatenate(parts)) for parts in zip(*found, strict=True))
     return query, key

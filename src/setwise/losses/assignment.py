@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from setwise.arguments import Reduction, Sets, check_call, check_flag
+from setwise.arguments import Reduction, Sets, check_call, check_flag, require_dense
 from setwise.features import Features
 from setwise.kernels.assignment import assign
 from setwise.losses.matched import finish_matched, matching_costs
@@ -122,11 +122,16 @@ def _by_other_features(sets: Sets, features: Features | None) -> Sets:
             f"matching_cost: {features} describes {features.width} features, but elements have "
             f"{sets.features.width}"
         )
-    return sets._replace(features=features)
+    targets, _ = sets.masks()
+    blank = torch.zeros(()) if features.blank is None else features.blank
+    target = torch.where(targets.unsqueeze(-1), sets.target, blank.to(sets.target))
+    features.check_targets("matching_cost: target", target)
+    return sets._replace(features=features, target=target)
 
 
 def _check_costs(costs: Tensor, input: Tensor, target: Tensor, sets: Sets) -> Tensor:
     """Costs that were given, [B, M, N]; where there are no elements, of the one that is not."""
+    require_dense("matching_cost", costs)
     M, N = target.shape[-2], input.shape[-2]
     if costs.shape != (*sets.lead, M, N) or not costs.is_floating_point():
         raise ValueError(

@@ -55,7 +55,8 @@ def set_cross_entropy(
 
             where ``c_j`` is the probability that output j exists, and ``p(M)`` that M of them do.
             To choose an output costs ``-log c_j``, so outputs that are needed come to exist, and
-            the others not, for there are to be no more than M.
+            the others not, for there are to be no more than M. ``p(M)`` is counted one output
+            after the other, and its gradient takes memory for N x M numbers, whatever the engine.
         presence_weight: multiplies what presence costs, ``-log c_j`` and ``-log p(M)``.
         input_valid: which outputs are real: booleans [*, N], or lengths [*] of integers.
         target_valid: which targets are real: booleans [*, M], or lengths [*].
@@ -63,13 +64,15 @@ def set_cross_entropy(
         reduction: over the batch: ``"mean"``, ``"sum"`` or ``"none"`` (shape [*]).
         impl: the engine: ``"auto"``, ``"reference"`` (dense), ``"chunked"`` (linear memory) or
             ``"triton"`` (CUDA). ``"auto"`` takes Triton on CUDA and else what suits the size.
-        skip_negligible: whether the gradient of large sets on the Triton engine may leave out
-            blocks of pairs whose softmax weights are all below ``2^-40 / N``. The loss is the same.
-            A weight below that may count as 0, depending on its neighbours in the block, so the
+        skip_negligible: whether pairs may be left out whose softmax weight is below ``2^-40 / N``,
+            where that is faster. In large sets on the Triton engine, of more than four features,
+            the gradient may leave out blocks of such pairs; the loss is the same. On the CPU
+            ``"auto"`` searches sets of at least 1000 points, of up to 8 Gaussian features or
+            angles, by k-d trees; these leave such pairs (in float64 below ``2^-64 / N``) out of
+            loss and gradient, and a sum misses less than ``2^-40`` (``2^-64``) of itself. The
             gradient to an output changes by at most ``sum_i |g_i| 2^-40 / N`` times the size of a
             feature, where ``g_i`` is the incoming gradient of target i; that of an output with no
-            larger weight may become exactly 0. ``False`` computes all pairs. Other engines, smaller
-            sets and elements of up to four features always do.
+            larger weight may become exactly 0. ``False`` computes all pairs, as other calls do.
 
     A set without targets costs 0; one with targets and no output at all costs infinity, for
     nothing can produce them. With ``presence`` a set without targets costs ``-log p(0)``, and one

@@ -14,6 +14,7 @@ from setwise.arguments import (
     check_choice,
     check_flag,
     check_number,
+    require_dense,
 )
 from setwise.features import Features
 from setwise.kernels.matchings import log_sum_of_matchings
@@ -103,8 +104,9 @@ def set_likelihood(
             to 2^17 terms a set, which depends on the shapes alone.
         exclusivity: from 0, `set_cross_entropy`, to 1, Bethe's likelihood: how far an output that
             serves one target is lost to the others. The loss rises with it. A number, or a tensor
-            of one, which may change between steps; see :func:`setwise.rising_exclusivity`. The
-            method is Bethe's then. With ``presence`` too: an output that exists pays once for that.
+            of one on the device of the input, which may change between steps, but has no gradient;
+            see :func:`setwise.rising_exclusivity`. The method is Bethe's then. With ``presence``
+            too: an output that exists pays once for that.
         presence: logits [*, N] of the outputs' existence; without, outputs may stay unused.
         presence_weight: multiplies what presence costs.
         return_settled: whether the result is a pair ``(loss, settled)``, where ``settled`` [*] says
@@ -178,14 +180,22 @@ def _check_exclusivity(exclusivity: float | Tensor | None, scores: Tensor) -> Te
     if not isinstance(exclusivity, Tensor):
         number = check_number("exclusivity", exclusivity, 0.0, 1.0)
         return scores.new_full(scores.shape[:1], number)
+    require_dense("exclusivity", exclusivity)
     if exclusivity.dim() or not exclusivity.is_floating_point():
         raise ValueError(
             f"exclusivity: a tensor must hold one floating-point number and no dimension, got "
             f"shape {tuple(exclusivity.shape)} of {exclusivity.dtype}"
         )
+    if exclusivity.device != scores.device:
+        raise ValueError(f"exclusivity: on {exclusivity.device}, but input is on {scores.device}")
+    if exclusivity.requires_grad:
+        raise ValueError(
+            "exclusivity: expected a tensor without requires_grad, for the loss has no gradient by "
+            "it; use exclusivity.detach()"
+        )
     if exclusivity.device.type == "cpu" and not torch.compiler.is_compiling():
         check_number("exclusivity", exclusivity.item(), 0.0, 1.0)
-    return exclusivity.detach().to(scores).expand(scores.shape[0])
+    return exclusivity.to(scores.dtype).expand(scores.shape[0])
 
 
 def _impossible(sets: Sets, exclusivity: Tensor | None) -> Tensor | None:
