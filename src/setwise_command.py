@@ -16,7 +16,9 @@ _STOPPED = 130  # as shells count a process that Ctrl-C ended
 
 def main() -> int:
     """Import the library and run the command; Ctrl-C before it has begun costs nothing."""
-    before = signal.signal(signal.SIGINT, _stop)
+    before = signal.getsignal(signal.SIGINT)
+    if before != signal.SIG_IGN:  # as scripts have it for what runs in the background
+        signal.signal(signal.SIGINT, _stop)
     from setwise.cli import main as command
 
     signal.signal(signal.SIGINT, before)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from setwise.files import (
     atomic_write,
     atomic_write_text,
     file_in,
+    locked,
     require_regular,
     scratch_folder,
 )
@@ -55,6 +58,97 @@ def test_after_an_error_all_is_as_before(error: type[BaseException], tmp_path: P
     with pytest.raises(error):
         fail()
     assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def a_device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (a_device, "a device"),
+        (os.mkfifo, "a pipe"),
+        (Path.mkdir, "a folder"),
+        (lambda path: path.symlink_to("/dev/null"), "a device"),
+    ],
+)
+def test_what_is_no_file_is_not_replaced(
+    make: Callable[[Path], None], kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x"
+    make(path)
+    before = path.lstat()
+    with pytest.raises(OSError, match=f"/x: expected the name of a file, it is {kind}$"):
+        atomic_write_text(path, "new")
+    assert os.path.samestat(path.lstat(), before)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_devices_have_a_folder_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the standard output is a link, to a file once it is redirected."""
+    (tmp_path / "redirected").touch()
+    devices = tmp_path / "dev"
+    devices.mkdir()
+    (devices / "stdout").symlink_to(tmp_path / "redirected")
+    monkeypatch.setattr(files, "_DEVICES", os.path.realpath(devices))
+    with pytest.raises(OSError, match=r"stdout: expected the name of a file, not in /.*dev$"):
+        atomic_write_text(devices / "stdout", "new")
+    assert (devices / "stdout").is_symlink()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_where_nothing_can_be_made(folder: bool) -> None:
+    """Not even by root, and the reason given there is that the folder is missing."""
+    with (
+        pytest.raises(OSError, match=r"'/proc/foo'$"),
+        files.unfinished(Path("/proc/foo"), folder=folder),
+    ):
+        pass
+
+
+# File systems without locks
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_without_locks_files_are_written_and_nothing_is_taken_for_abandoned(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(handle: int, how: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    path = tmp_path / "x"
+    left = left_by_a_killed_writer(path)
+    atomic_write_text(path, "new")
+    assert sorted(tmp_path.iterdir()) == sorted([path, left])
+    for holding in (alone(tmp_path / ".lock", "testing"), locked(path)):
+        with pytest.raises(OSError, match="has no locks; choose a folder on another"), holding:
+            pass
+    assert path.read_text() == "new"
+
+
+def test_what_is_locked_can_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS refuses to lock other files, and folders, with EBADF."""
+    lock = fcntl.flock
+
+    def like_nfs(handle: int, how: int) -> None:
+        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", like_nfs)
+    path = tmp_path / "x"
+    left_by_a_killed_writer(path)
+    atomic_write_text(path, "new")
+    with scratch_folder(tmp_path) as first, scratch_folder(tmp_path) as second:
+        assert set(tmp_path.iterdir()) == {path, first, second}
     assert list(tmp_path.iterdir()) == [path]
 
 

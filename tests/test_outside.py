@@ -55,12 +55,49 @@ def test_arrays_come_back(tmp_path: Path) -> None:
         assert found[name].flags.writeable
 
 
-def test_an_array_that_lies_of_its_size_is_not_made_room_for(tmp_path: Path) -> None:
-    text = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,), }\n"
-    member = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"x"
+def member(kind: str, shape: str, content: bytes = b"") -> bytes:
+    """An array as it says that it is."""
+    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + content
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "content", "said"),
+    [
+        ("|u1", "(1000000000000,)", b"x", "the size in its header is not that of the array"),
+        ("|V0", "(1000000000000,)", b"", "the size in its header is not that of the array"),
+        ("<U0", "(1000000000000,)", b"", "the size in its header is not that of the array"),
+        ("|u1", f"(0, {10**30})", b"", "not an array: "),
+    ],
+)
+def test_an_array_that_lies_of_its_size_is_not_made_room_for(
+    kind: str, shape: str, content: bytes, said: str, tmp_path: Path
+) -> None:
     with zipfile.ZipFile(tmp_path / "it.npz", "w") as archive:
-        archive.writestr("a.npy", member)
-    with pytest.raises(ValueError, match=r"it\.npz: a: the size in its header is not that of the"):
+        archive.writestr("a.npy", member(kind, shape, content))
+    with pytest.raises(ValueError, match=rf"it\.npz: a: {said}"):
+        read_arrays(tmp_path / "it.npz", ["a"])
+
+
+def test_nothing_is_an_array_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "it.npz", a=np.zeros((0, 3)), b=np.zeros((0,), "V0"))
+    found = read_arrays(tmp_path / "it.npz", ["a", "b"])
+    assert [array.shape for array in found.values()] == [(0, 3), (0,)]
+
+
+def test_a_member_that_is_no_array(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "it.npz", "w") as archive:
+        archive.writestr("a", member("|u1", "(1,)", b"x"))
+    with pytest.raises(ValueError, match=r"it\.npz: it has no a$"):
+        read_arrays(tmp_path / "it.npz", ["a"])
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_archive_that_numpy_did_not_write(how: int, tmp_path: Path) -> None:
+    """What is damaged in it would raise errors of its own kind."""
+    with zipfile.ZipFile(tmp_path / "it.npz", "w", how) as archive:
+        archive.writestr("a.npy", member("|u1", "(100,)", bytes(100)))
+    with pytest.raises(ValueError, match=r"it\.npz: a: compressed in another way than NumPy does$"):
         read_arrays(tmp_path / "it.npz", ["a"])
 
 

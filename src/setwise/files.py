@@ -7,6 +7,7 @@ name next knows what was abandoned, and removes it.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -19,9 +20,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SCRATCH = "setwise-scratch"
+FILE = "a file"  # a regular one; see `kind_of`
 _LONGEST = 200  # bytes of a name: systems take 255, and unfinished files have longer ones
 # Of devices, wherever Windows looks for a file, and with any ending.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+# What file systems say that have no locks; those of networks, EBADF of what cannot be written to.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)
+_DEVICES = "/dev"
 
 
 @contextmanager
@@ -30,8 +35,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
     The folder is made if it is missing. After an error nothing has changed, and the error names the
     path. The given name does not end as the path does, so a writer that goes by endings has to be
-    told the format. A link in the place is replaced, and never followed.
+    told the format. A link in the place is replaced, and never followed. What is no file, such as
+    a device, is no place for one, nor is a link to it.
     """
+    _require_place(path)
     try:
         with unfinished(path) as place:
             yield place
@@ -119,14 +126,21 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def kind_of(path: Path) -> str:
+    """What is at a path, or where a link there leads to: `FILE`, or what is no regular file."""
+    names = {
+        **{stat.S_IFREG: FILE, stat.S_IFDIR: "a folder"},
+        **{stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"},
+    }
+    return names.get(stat.S_IFMT(path.stat().st_mode), "a device")
+
+
 def require_regular(path: Path) -> None:
     """Refuse what is no file: a pipe, for one, would be waited for without an end."""
     if path.is_symlink() and not path.exists():
         raise FileNotFoundError(f"{path}: a link to {path.readlink()}, which is not there")
-    kind = stat.S_IFMT(path.stat().st_mode)
-    if kind != stat.S_IFREG:
-        names = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        raise ValueError(f"{path}: expected a file, it is {names.get(kind, 'a device')}")
+    if (kind := kind_of(path)) != FILE:
+        raise ValueError(f"{path}: expected a file, it is {kind}")
 
 
 def require_name(what: str, name: str) -> str:
@@ -161,11 +175,30 @@ def file_in(folder: Path, name: str, ending: str = "") -> Path:
     return folder / f"{require_name('name', name)}{ending}"
 
 
+class _NoLocksError(OSError):
+    """The file system has no locks."""
+
+
+def _require_place(path: Path) -> None:
+    """Refuse to write a file where it would replace what is none, or a link to such."""
+    if path.exists() and (kind := kind_of(path)) != FILE:
+        raise FileExistsError(f"{path}: expected the name of a file, it is {kind}")
+    if os.path.realpath(path.parent) == _DEVICES:  # where stdout is a link, perhaps to a file
+        raise FileExistsError(f"{path}: expected the name of a file, not in {_DEVICES}")
+
+
 def _opened(path: Path, wait: bool) -> tuple[int, bool]:
     """A file, made if it is missing, and whether its lock is ours until it is closed."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-        ours = _lock(handle, wait)
+        try:
+            ours = _lock(handle, wait)
+        except _NoLocksError as error:
+            os.close(handle)
+            raise OSError(
+                f"{path}: cannot be locked ({error.strerror}): the file system of {path.parent} "
+                f"has no locks; choose a folder on another"
+            ) from error
         if not ours or _is_at(path, handle):
             return handle, ours
         os.close(handle)  # it was replaced or removed before the lock was ours
@@ -175,13 +208,18 @@ def _claimed(path: Path, folder: bool) -> tuple[Path, int]:
     """A new file or folder beside a path, and the handle whose lock says that it is in use."""
     while True:
         place = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
-        with suppress(FileNotFoundError):  # taken for abandoned, before there was a lock on it
+        try:
             if folder:
                 place.mkdir()
-                handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
             else:
                 handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            _lock(handle, wait=True)
+        except OSError as error:  # of a name that nobody has chosen
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        with suppress(FileNotFoundError):  # taken for abandoned, before there was a lock on it
+            if folder:
+                handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
+            with suppress(_NoLocksError):  # then nobody takes it for abandoned
+                _lock(handle, wait=True)
             if _is_at(place, handle):
                 return place, handle
             os.close(handle)
@@ -191,12 +229,15 @@ def _remove_abandoned(path: Path) -> None:
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.unfinished")
     for place in [place for place in path.parent.iterdir() if ours.fullmatch(place.name)]:
         try:
-            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            # On file systems of networks, what cannot be written to cannot be locked either.
+            access = os.O_RDONLY if place.is_dir() else os.O_RDWR
+            handle = os.open(place, access | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue  # it is a link, somebody else's, or gone
         try:
-            if os.fstat(handle).st_uid == os.getuid() and _lock(handle, wait=False):
-                _remove(place)
+            with suppress(_NoLocksError):  # nobody knows whether it is abandoned
+                if os.fstat(handle).st_uid == os.getuid() and _lock(handle, wait=False):
+                    _remove(place)
         finally:
             os.close(handle)
 
@@ -215,6 +256,10 @@ def _lock(handle: int, wait: bool) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise _NoLocksError(error.errno, error.strerror) from error
+        raise
     return True
 
 

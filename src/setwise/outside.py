@@ -93,21 +93,24 @@ def read_arrays(
         if not zipfile.is_zipfile(opened):
             raise ValueError("damaged, or no archive at all (.npz)")
         with zipfile.ZipFile(opened) as archive:
-            there = {member.removesuffix(".npy") for member in archive.namelist()}
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+            there = {name.removesuffix(".npy") for name in members}
             if missing := set(names) - there:
                 raise ValueError(f"it has no {', '.join(sorted(missing))}")
             wanted = [*names, *(name for name in optional if name in there)]
-            members = {name: archive.getinfo(f"{name}.npy") for name in wanted}
+            infos = {name: archive.getinfo(f"{name}.npy") for name in wanted}
             most = max(_MOST_ARRAYS, _MOST_EXPANSION * path.stat().st_size)
-            if (total := sum(member.file_size for member in members.values())) > most:
+            if (total := sum(info.file_size for info in infos.values())) > most:
                 raise ValueError(
                     f"its arrays would take {total} bytes, more than the {most} allowed"
                 )
-            return {name: _read_array(name, archive, member) for name, member in members.items()}
+            return {name: _read_array(name, archive, info) for name, info in infos.items()}
 
 
 def _read_array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     """NumPy takes the shape in a header for granted, and memory for it; so it is compared first."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{name}: compressed in another way than NumPy does")
     with archive.open(member) as file:
         try:
             if np.lib.format.read_magic(file) == (1, 0):
@@ -118,8 +121,12 @@ def _read_array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) ->
             raise ValueError(f"{name}: not an array: {one_line(error)}") from error
         if dtype.hasobject:
             raise ValueError(f"{name}: holds Python objects, which are never read")
-        if math.prod(shape) * dtype.itemsize != member.file_size - file.tell():
+        elements, size = math.prod(shape), member.file_size - file.tell()
+        if elements * dtype.itemsize != size or (elements and not dtype.itemsize):
             raise ValueError(f"{name}: the size in its header is not that of the array")
         file.seek(0)
-        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        try:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        except OverflowError as error:  # nothing, in so many rows
+            raise ValueError(f"{name}: not an array: {one_line(error)}") from error
         return array

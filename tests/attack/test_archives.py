@@ -89,11 +89,21 @@ def packed(arrays: dict[str, Any], other: str = "", content: bytes = b"") -> byt
 def lying_header(rng: random.Random, *, bomb: bool) -> bytes:
     """An array that says it is of a terabyte, or expands to many times its size."""
     shape = rng.choice(
-        ["(10**12,)", f"({10**12},)", f"({2**62}, {2**62})", "(-1,)", "'x'", "(2.5,)"]
+        [
+            "(10**12,)",
+            f"({10**12},)",
+            f"({2**62}, {2**62})",
+            "(-1,)",
+            "'x'",
+            "(2.5,)",
+            f"(0, {10**30})",
+        ]
     )
     if bomb:
         shape = f"({2**27},)"
-    descr = rng.choice(["'|u1'", "'|O'", "'<f8'", "[('a', '<i4')]", "'" + "x" * 99 + "'"])
+    descr = rng.choice(
+        ["'|u1'", "'|O'", "'<f8'", "[('a', '<i4')]", "'|V0'", "'<U0'", "'" + "x" * 99 + "'"]
+    )
     descr = "'|u1'" if bomb else descr
     text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     version = rng.choice([(1, 0), (2, 0), (3, 0), (9, 9)])

@@ -193,12 +193,13 @@ def test_records_of_another_setting_are_left_alone(
 def test_the_cost_is_measured_and_recorded(
     command: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
-    assert cli.main([*command, "--cost", "--commit", "abc"]) == 0
+    assert cli.main([*command, "--cost", "--commit", "abc", "--threads", "2"]) == 0
     assert "8 networks together took" in " ".join(capsys.readouterr().err.split())
     (line,) = (tmp_path / "results" / "cost.jsonl").read_text().splitlines()
     cost = json.loads(line)
     assert (cost["experiment"], cost["networks"]) == ("table1-tiny", 8)
     assert cost["environment"]["commit"] == "abc"
+    assert cost["environment"]["hardware"].endswith(", 2 threads")
     first = json.loads((tmp_path / "results" / "table1-tiny.jsonl").read_text().splitlines()[0])
     assert cost["seconds"] == pytest.approx(first["seconds"])
     for way in ("plain", "compiled"):

@@ -6,14 +6,26 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import setwise_command
 from setwise.cli.interrupt import all_like_ctrl_c, interruptible
 from setwise.files import SCRATCH
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture(autouse=True)
+def none_is_ignored() -> Iterator[None]:
+    """As they may be where the tests run in the background."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def handlers() -> list[object]:
@@ -30,24 +42,44 @@ def test_each_is_a_keyboard_interrupt(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_training_notes_the_first(number: signal.Signals) -> None:
+    """And only Ctrl-C ends it then: a terminal that is closed sends SIGHUP twice."""
     before = handlers()
     with interruptible() as interrupt:
         assert not interrupt()
         signal.raise_signal(number)
         assert interrupt()
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(number)
+            signal.raise_signal(signal.SIGINT)
     assert handlers() == before
 
 
-def test_after_nohup_a_command_goes_on() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with all_like_ctrl_c(), interruptible() as interrupt:
-            signal.raise_signal(signal.SIGHUP)
-            assert not interrupt()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_what_is_ignored_stays_so(number: signal.Signals) -> None:
+    """After nohup, and by what a script runs in the background, a command goes on."""
+    signal.signal(number, signal.SIG_IGN)
+    with all_like_ctrl_c(), interruptible() as interrupt:
+        signal.raise_signal(number)
+        assert not interrupt()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_while_the_library_is_imported(ignored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.SIG_IGN if ignored else signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+    seen: list[object] = []
+
+    class Library(ModuleType):
+        @property
+        def main(self) -> Callable[[], int]:
+            seen.append(signal.getsignal(signal.SIGINT))
+            return lambda: 0
+
+    monkeypatch.setitem(sys.modules, "setwise.cli", Library("setwise.cli"))
+    assert setwise_command.main() == 0
+    assert seen == [signal.SIG_IGN if ignored else setwise_command._stop]
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_in_a_thread_nothing_is_handled() -> None:

@@ -218,6 +218,14 @@ def test_a_plan_that_lacks_something(more: dict[str, Any], said: str, capsys: Ca
     assert said in message
 
 
+def test_a_picture_of_a_plan_that_is_none(capsys: Captured) -> None:
+    add_plan(Path("results"))
+    picture = PLAN.with_name("01.png")
+    picture.unlink()
+    os.mkfifo(picture)
+    assert f"{picture}: expected a file, it is a pipe" in refusal(capsys)
+
+
 def test_a_plan_that_lacks_a_picture(capsys: Captured) -> None:
     add_plan(Path("results"))
     PLAN.with_name("01.png").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -246,6 +247,14 @@ class TestSheet:
         with pytest.raises(ValueError, match=r"x\.json: not the sheet of an experiment"):
             Sheet.read(path)
 
+    def test_what_is_no_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "table1-tiny.json"
+        os.mkfifo(path)
+        with pytest.raises(ValueError, match=f"^{path}: not the sheet.*: expected a file, .* pipe"):
+            Sheet.read(path)
+        with pytest.raises(OSError, match=f"^{path}: expected the name of a file, it is a pipe"):
+            EXPERIMENT.sheet.write(tmp_path)
+
     def test_numbers_of_a_reference(self) -> None:
         """One that fails there, or is on another scale, is nothing to reach."""
         reference = Reference("a book", {SH: {"1": 0.9, "3": 0.0}}, decimals=1)
@@ -311,6 +320,14 @@ class TestRecords:
         assert records.upgraded(current) is current
         for other in ({"anything": 1}, {"schema": 3, "table": "x"}, [], None):
             assert records.upgraded(other) is other  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("name", [["SH"], {}, None, 3])
+    def test_what_is_no_name(self, name: object) -> None:
+        """It is left to whoever reads the record, who can say in which line it is."""
+        config = {"loss": name, "planning": {"domain": name}}
+        found = records.upgraded(FIRST | {"loss": name, "config": config})
+        assert found["loss"] == found["config"]["loss"] == name
+        assert found["config"]["planning"] == {"world": name}
 
     def test_a_cost_of_the_first_release(self) -> None:
         assert records.upgraded({"table": "table1", "networks": 160}) == {

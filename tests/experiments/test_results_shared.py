@@ -12,7 +12,7 @@ import pytest
 
 from setwise.experiments import records, store
 from setwise.experiments.run import checkpoint_of, ensemble_identity, train, unfinished
-from setwise.experiments.train import Training
+from setwise.experiments.train import StoppedError, Training
 from setwise.files import alone
 from tiny_experiments import puzzle_config, raise_at, state_of
 
@@ -141,6 +141,20 @@ def test_killed_between_the_records_and_the_end(
     assert train_all(tmp_path) == 0
     assert list(saved.parent.iterdir()) == [other]
     assert not lock.exists()
+    assert kept(tmp_path) == undisturbed
+
+
+def test_trainings_for_other_results_keep_their_checkpoints(
+    tmp_path: Path, undisturbed: list[dict[str, Any]]
+) -> None:
+    """Also those of runs that are recorded here."""
+    train_all(tmp_path)
+    saved = checkpoint_of(ENSEMBLE, tmp_path / "runs")
+    with pytest.raises(StoppedError):
+        train(ENSEMBLE, "cpu", tmp_path / "others", tmp_path / "runs", stop=lambda: True)
+    before = saved.read_bytes()
+    assert train_all(tmp_path) == 0
+    assert saved.read_bytes() == before
     assert kept(tmp_path) == undisturbed
 
 

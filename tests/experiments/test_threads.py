@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from setwise.experiments import records
+from setwise.experiments.cost import record_cost
 from setwise.experiments.run import train
 from setwise.experiments.train import Training
 from tiny_experiments import puzzle_config, raise_at
@@ -55,3 +56,32 @@ def test_a_record_says_how_many(tmp_path: Path) -> None:
 def test_what_is_no_number_of_threads(threads: Any) -> None:
     with pytest.raises(ValueError, match="threads: expected a whole number, at least 1, got"):
         Training(CONFIGS, "cpu", threads=threads)
+
+
+@pytest.mark.parametrize(("threads", "said"), [(None, "a GPU"), (2, "a CPU")])
+def test_a_training_is_resumed_where_it_began(
+    threads: int | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.ckpt"
+    monkeypatch.setattr(Training, "_counted_threads", lambda training: threads)
+    with pytest.raises(KeyboardInterrupt):
+        Training(CONFIGS, "cpu", path, save_every=0).run(raise_at(3))
+    there = 2 if threads is None else None
+    monkeypatch.setattr(Training, "_counted_threads", lambda training: there)
+    with pytest.raises(ValueError, match=rf"state\.ckpt: began on {said}, and would end in other"):
+        Training(CONFIGS, "cpu", path).run()
+
+
+def test_what_one_takes_alone_is_timed_with_as_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def timed(training: Training, epochs: int) -> float:
+        seen.append(training.threads)
+        return 1.0
+
+    monkeypatch.setattr(Training, "seconds_per_epoch", timed)
+    cost = record_cost(CONFIGS, 1.0, "cpu", tmp_path, threads=3)
+    assert seen == [3, 3]
+    assert cost["environment"]["hardware"].endswith(", 3 threads")

@@ -29,6 +29,7 @@ from setwise.render import (
     render_states,
     scene_of,
 )
+from setwise.render.files import prepare
 from setwise.render.patches import transitions_among
 
 
@@ -73,6 +74,20 @@ def test_a_folder_holds_a_picture_and_a_description_of_each_state(undisturbed: P
         assert np.array_equal(
             np.array(image), draw(scene_of(TINY.environment, STATES[0], TINY.seed))
         )
+
+
+@pytest.mark.parametrize("settings", [None, '{"width": 7}'])
+def test_only_a_folder_of_pictures_is_cleaned(settings: str | None, tmp_path: Path) -> None:
+    """Somebody else's may have something unfinished as well."""
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "novel").write_text("theirs")
+    if settings is not None:
+        (tmp_path / "settings.json").write_text(settings)
+    before = content(tmp_path)
+    said = "not of pictures" if settings is None else "made with other settings"
+    with pytest.raises(ValueError, match=said):
+        prepare(tmp_path, {"width": 48})
+    assert content(tmp_path) == before
 
 
 CHILD = """

@@ -28,14 +28,16 @@ class Interrupt:
         return self.pressed
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.pressed:
+        # Of the others two may come at once: a terminal that is closed sends SIGHUP, and so does
+        # its shell.
+        if self.pressed and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.pressed = True
 
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Within, the first signal is only noted; the second is a ``KeyboardInterrupt`` as ever."""
+    """Within, signals are only noted, until Ctrl-C after one is a ``KeyboardInterrupt`` as ever."""
     interrupt = Interrupt()
     with _handled(interrupt.handle):
         yield interrupt
@@ -63,11 +65,13 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 
 
 def _signals() -> list[signal.Signals]:
-    """Those to handle; none in a thread, which cannot."""
+    """Those to handle; none in a thread, which cannot.
+
+    What is ignored stays so: SIGHUP after nohup, Ctrl-C by what a script runs in the background.
+    """
     if threading.current_thread() is not threading.main_thread():
         return []
     found = [signal.SIGINT, signal.SIGTERM]
-    # After nohup, a command is to go on where its terminal ends.
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    if hasattr(signal, "SIGHUP"):
         found.append(signal.SIGHUP)
-    return found
+    return [number for number in found if signal.getsignal(number) != signal.SIG_IGN]

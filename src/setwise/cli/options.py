@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from setwise.cli.errors import CommandError
 from setwise.cli.streams import printable
+from setwise.files import FILE, kind_of
 
 SEEDS = 2**63
 
@@ -91,11 +92,9 @@ def _finite(text: str) -> float:
 
 def require_file(option: str, path: Path) -> None:
     """Something to read must be there, and be a file."""
-    if not path.is_file():
-        what = "is not there"
-        if path.exists():  # a pipe would be waited for, perhaps forever
-            what = "is a folder" if path.is_dir() else "is no regular file"
-        raise CommandError(f"{option}: expected a file, {path} {what}")
+    kind = kind_of(path) if path.exists() else "not there"
+    if kind != FILE:  # a pipe would be waited for, perhaps forever
+        raise CommandError(f"{option}: expected a file, {path} is {kind}")
 
 
 def require_folder(option: str, path: Path) -> None:
@@ -108,9 +107,9 @@ def require_folder(option: str, path: Path) -> None:
 
 
 def require_place(option: str, path: Path) -> None:
-    """A file to write must be possible; see `require_folder`."""
-    if path.is_dir():
-        raise CommandError(f"{option}: expected the name of a file, {path} is a folder")
+    """A file to write must be possible, and replace nothing else; see `require_folder`."""
+    if path.exists() and (kind := kind_of(path)) != FILE:
+        raise CommandError(f"{option}: expected the name of a file, {path} is {kind}")
     require_folder(option, path.parent)
 
 

@@ -243,7 +243,8 @@ def _record_costs(
         trained = {config.identity for config in group}
         records = tables.read_experiments(options.results)[sheet.name].records
         seconds = tables.seconds([record for record in records if record["run"] in trained])
-        cost = record_cost(group, seconds, device, options.results, options.commit, options.data)
+        told = (options.results, options.commit, options.data, options.threads)
+        cost = record_cost(group, seconds, device, *told)
         console.print(said_of_costs([cost]), highlight=False)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,10 +56,9 @@ def learn(folder: Path, seed: int, watch: Watch, stop: Callable[[], bool]) -> Le
     Once ``stop`` says so, the training is saved and `StoppedError` raised; see `Training`. One that
     has ended stays at `checkpoint_of`, for whoever fails to use it; remove it after that.
     """
-    with _one_thread():
-        training = Training(configs_of(seed), "cpu", checkpoint_of(folder, seed), SAVE_EVERY)
-        found = training.run(lambda progress: watch(training.configs, progress), stop)
-        made_with = environment.describe(torch.device("cpu"))
+    training = Training(configs_of(seed), "cpu", checkpoint_of(folder, seed), SAVE_EVERY)
+    found = training.run(lambda progress: watch(training.configs, progress), stop)
+    made_with = environment.describe(torch.device("cpu"), threads=training.threads)
     by_loss = {result.config.loss: result for result in found}
     spaces = {}
     for index, config in enumerate(training.configs):
@@ -68,17 +66,3 @@ def learn(folder: Path, seed: int, watch: Watch, stop: Callable[[], bool]) -> Le
         save_network(path, training, index)
         spaces[config.loss] = open_space(path)
     return Learned(by_loss, spaces, training.seconds, made_with)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """A second one gains nothing with networks so small, and waits for ever where cores are busy.
-
-    The numbers do not depend on how many cores there are, either.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

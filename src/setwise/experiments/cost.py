@@ -12,6 +12,7 @@ import torch
 from setwise import environment
 from setwise.experiments import store
 from setwise.experiments.config import Config
+from setwise.experiments.context import THREADS
 from setwise.experiments.tasks.task import DATA
 from setwise.experiments.train import Training
 
@@ -25,28 +26,33 @@ def record_cost(
     results: Path,
     commit: str | None = None,
     data: Path = DATA,
+    threads: int = THREADS,
 ) -> dict[str, Any]:
     """Write down, in ``results/cost.jsonl``, what an ensemble that was just trained has saved."""
     cost = {
         "experiment": ensemble[0].experiment,
-        **cost_of(ensemble, seconds, device, data),
+        **cost_of(ensemble, seconds, device, data, threads),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment.describe(torch.device(device), commit),
+        "environment": environment.describe(torch.device(device), commit, threads),
     }
     store.append(results / store.COSTS, [cost])
     return cost
 
 
 def cost_of(
-    ensemble: Sequence[Config], seconds: float, device: str | torch.device, data: Path = DATA
+    ensemble: Sequence[Config],
+    seconds: float,
+    device: str | torch.device,
+    data: Path = DATA,
+    threads: int = THREADS,
 ) -> dict[str, Any]:
     """The cost of networks that took ``seconds`` together, and how much faster than one by one.
 
-    One network is timed twice, now and on this device, by the code that trains ensembles: with its
-    step ``compiled`` and replayed as theirs is, and ``plain``, step by step. The time to compile is
-    not counted to its disadvantage, while ``seconds`` contain it. On a CPU the two are the same.
-    The losses differ little in their cost; the network is one with set cross entropy, if there is
-    one.
+    One network is timed twice, now and on this device, with as many threads, by the code that
+    trains ensembles: with its step ``compiled`` and replayed as theirs is, and ``plain``, step by
+    step. The time to compile is not counted to its disadvantage, while ``seconds`` contain it. On a
+    CPU the two are the same. The losses differ little in their cost; the network is one with set
+    cross entropy, if there is one.
     """
     timed = min(
         ensemble,
@@ -55,7 +61,7 @@ def cost_of(
     epochs = timed.schedule.epochs
     alone = {}
     for name, plain in (("plain", True), ("compiled", False)):
-        training = Training([timed], device, plain=plain, data=data)
+        training = Training([timed], device, plain=plain, data=data, threads=threads)
         alone[name] = training.seconds_per_epoch(EPOCHS) * epochs
     return {
         "networks": len(ensemble),

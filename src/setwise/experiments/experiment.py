@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from setwise.experiments.config import Config
 from setwise.experiments.store import COSTS
 from setwise.files import atomic_write_text, require_name
 from setwise.losses.table import COLOUR, LOSSES
+from setwise.outside import one_line, read_json
 
 Better = Literal["higher", "lower"]
 
@@ -131,20 +132,21 @@ class Sheet:
         """Put it beside the records; a file that says the same is left alone."""
         text = json.dumps(asdict(self), indent=1) + "\n"
         path = results / f"{self.name}.json"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
             atomic_write_text(path, text)
 
     @staticmethod
     def read(path: Path) -> Sheet:
         """What `write` wrote; a ValueError says what is wrong with the file."""
         try:
-            saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            saved = read_json(path)
             saved["losses"] = {name: LossStyle(**how) for name, how in saved["losses"].items()}
             if saved["reference"] is not None:
                 saved["reference"] = Reference(**saved["reference"])
             return Sheet(**saved)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: not the sheet of an experiment: {error}") from error
+            said = one_line(error).removeprefix(f"{path}: ")
+            raise ValueError(f"{path}: not the sheet of an experiment: {said}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

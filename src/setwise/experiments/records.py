@@ -88,7 +88,7 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(planning, dict) and "domain" in planning:
         planning = dict(planning)
         domain = planning.pop("domain")
-        new["planning"] = {"world": _WORLDS.get(domain, domain), **planning}
+        new["planning"] = {"world": _renamed(_WORLDS, domain), **planning}
     if isinstance(new.get("schedule"), dict):
         renamed = {_SCHEDULE.get(name, name): value for name, value in new["schedule"].items()}
         new["schedule"] = _SCHEDULE_LATER | renamed
@@ -100,7 +100,12 @@ def upgraded_config(config: dict[str, Any]) -> dict[str, Any]:
 
 def _named(saved: dict[str, Any]) -> dict[str, Any]:
     """The loss by the name of its function, where one was recorded by its symbol."""
-    return {"loss": _LOSSES[saved["loss"]]} if saved.get("loss") in _LOSSES else {}
+    return {"loss": _renamed(_LOSSES, saved["loss"])} if "loss" in saved else {}
+
+
+def _renamed(names: dict[str, str], old: Any) -> Any:
+    """The new name, if there is one; what is no name is left to whoever reads the record."""
+    return names.get(old, old) if isinstance(old, str) else old
 
 
 def record_of(config: Config, metrics: dict[str, float], history: dict[str, list[float]]) -> Record:

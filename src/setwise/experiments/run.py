@@ -151,15 +151,18 @@ def _lock_of(ensemble: Sequence[Config], results: Path) -> Path:
 
 
 def _remove_recorded(experiments: Collection[str], results: Path, runs: Path | None) -> None:
-    """Remove checkpoints and locks of runs that have their records: a kill came between the two."""
+    """Remove checkpoints and locks of runs that have their records: a kill came between the two.
+
+    The lock tells that it came here: other checkpoints may be of trainings for other results.
+    """
     for name in experiments:
         done = {str(record.get("ensemble")) for record in records.read(results / f"{name}.jsonl")}
-        left = [] if runs is None else [(path, path.stem) for path in (runs / name).glob("*.ckpt")]
-        for path in results.glob(".*.lock"):
-            left.append((path, path.stem.removeprefix(f".{name}-")))
-        for path, ensemble in left:
+        for lock in results.glob(".*.lock"):
+            ensemble = lock.stem.removeprefix(f".{name}-")
             if ensemble in done:
-                path.unlink(missing_ok=True)
+                if runs is not None:
+                    (runs / name / f"{ensemble}.ckpt").unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
 
 
 def ensemble_identity(ensemble: Sequence[Config]) -> str:

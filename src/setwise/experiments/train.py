@@ -332,6 +332,11 @@ class Training:
             )
         # One that was saved before threads were counted does not tell.
         began = meta.get("threads", self._counted_threads())
+        if (began is None) != (self._counted_threads() is None):
+            raise ValueError(
+                f"{self._save_to}: began on {'a GPU' if began is None else 'a CPU'}, and would end "
+                f"in other results on {self._device.type}; go on there, or remove the checkpoint"
+            )
         if began != self._counted_threads():
             raise ValueError(
                 f"{self._save_to}: began with {began} threads, and would end in other results with "

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_steps import state_to_json
-from setwise.files import require_regular
+from setwise.files import atomic_write_text, require_regular
 from setwise.outside import named, read_json
 from setwise.render.scene import Scene
 from setwise.render.silhouette import boxes, project
@@ -39,8 +39,8 @@ SETTINGS, UNFINISHED = "settings.json", "unfinished"
 
 def prepare(folder: Path, settings: dict[str, Any]) -> None:
     """Make the folder, or see that it was made with the same settings."""
-    settings = json.loads(json.dumps(settings))
-    clean(folder)
+    text = _as_text(settings)
+    settings = json.loads(text)
     if os.path.lexists(folder / SETTINGS):
         found = read_settings(folder)
         different = [
@@ -53,9 +53,15 @@ def prepare(folder: Path, settings: dict[str, Any]) -> None:
                 f"{folder} holds pictures made with other settings ({'; '.join(different)}): "
                 f"use another folder, or remove this one"
             )
+        clean(folder)
+    elif os.path.lexists(folder / UNFINISHED):
+        raise ValueError(
+            f"{folder / UNFINISHED}: is there already, and not of pictures; use another folder"
+        )
+    else:  # first of all: from now on the folder is known to be one of pictures
+        atomic_write_text(folder / SETTINGS, text)
     for name in ("images", "scenes", UNFINISHED):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    _write(folder / SETTINGS, folder, settings)
+        (folder / name).mkdir(exist_ok=True)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -145,8 +151,12 @@ def describe(
 
 def _write(path: Path, folder: Path, content: dict[str, Any]) -> None:
     unfinished = _unfinished(folder, path)
-    unfinished.write_text(json.dumps(content, indent=1) + "\n")
+    unfinished.write_text(_as_text(content))
     unfinished.replace(path)
+
+
+def _as_text(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=1) + "\n"
 
 
 def _unfinished(folder: Path, path: Path) -> Path:
