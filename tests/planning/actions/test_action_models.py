@@ -13,7 +13,6 @@ from setwise.planning.actions import UnknownSymbolError, from_elements, replay
 from setwise.worlds import PuzzleWorld
 
 SMALL = PuzzleWorld(3, 2)
-NAMES = ["tile", "x", "y"]
 
 
 @pytest.fixture(scope="module")
