@@ -206,10 +206,11 @@ def _plan(options: argparse.Namespace) -> int:
     for number, step in enumerate(plan.steps, start=1):
         print(f"{number:>9}  {step}")
     if options.output:
-        model.write_pddl(options.output)
+        domain = model.whole_domain if plan.whole else model.domain
+        atomic_write_text(options.output / "domain.pddl", domain.text())
         try:
             ends = model.symbols.state(init), model.symbols.state(goal)
-            text = model.domain.problem(*ends, exact=not options.part)
+            text = domain.problem(*ends, exact=not options.part)
             atomic_write_text(options.output / "problem.pddl", text)
         except UnknownSymbolError:  # of which there is no problem, nor may an older one stay
             (options.output / "problem.pddl").unlink(missing_ok=True)

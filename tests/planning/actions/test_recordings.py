@@ -227,6 +227,15 @@ class TestCommands:
     def test_a_small_room_has_the_walls_that_fit(self, folder: Path) -> None:
         assert main(["actions", "record", "pushing-4x4", "-o", "room.jsonl"]) == 0
 
+    def test_the_domain_that_is_kept_is_the_one_that_was_planned_with(self, folder: Path) -> None:
+        """Two of disk 0 were never seen, so that nothing about it follows from where one is."""
+        two = {"init": [[0, 0], [0, 1], [1, 2]], "goal": [[0, 2], [0, 1], [1, 2]]}
+        (folder / "problem.json").write_text(json.dumps(two))
+        assert main(["actions", "plan", "steps.jsonl", "problem.json", "-o", "out"]) == 1
+        model = ActionModel.learn(read_recording(Path("steps.jsonl")))
+        assert (folder / "out" / "domain.pddl").read_text() == model.whole_domain.text()
+        assert model.whole_domain.text() != model.domain.text()
+
     def test_no_problem_of_another_run_is_left(self, folder: Path) -> None:
         run = ["actions", "plan", "steps.jsonl", "problem.json", "-o", "out"]
         assert main(run) == 0

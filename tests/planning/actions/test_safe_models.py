@@ -111,7 +111,8 @@ class TestStatesLikeNoneSeen:
         model = ActionModel.learn(from_elements(before, after, ["who", "x"]))
         init, goal = ([("a", x), ("b", 0), ("b", 1)] for x in (0, 2))  # a on a cell of b
         assert not model.successors(model.symbols.state(init))
-        assert model.plan(init, goal).outcome is Outcome.UNSOLVABLE
+        plan = model.plan(init, goal)
+        assert (plan.outcome, plan.whole) == (Outcome.UNSOLVABLE, True)
 
     def test_the_whole_domain_plans_what_the_short_one_does(self, small: ActionModel) -> None:
         assert len(small.whole_domain.text()) > len(small.domain.text())

@@ -104,7 +104,7 @@ class Domain:
         return "\n".join(lines)
 
     def _goal(self, init: State, goal: State, *, exact: bool) -> list[str]:
-        unwanted = self._unwanted(init, goal) if exact and not self.model.keeps_size() else []
+        unwanted = self.unwanted(init, goal) if exact else []
         wanted = [self.fact(code) for code in sorted(goal)]
         return wanted + [f"(not {self.fact(code)})" for code in unwanted]
 
@@ -126,8 +126,10 @@ class Domain:
             if (chosen := [v for v in members if (c, v) in values])
         ]
 
-    def _unwanted(self, init: State, goal: State) -> list[int]:
+    def unwanted(self, init: State, goal: State) -> list[int]:
         """Elements that may be there in the end but must not, unless the goal excludes them."""
+        if self.model.keeps_size():
+            return []
         symbols, exclude = self.model.symbols, self.exclusions.exclude
         possible = init.union(*(action.added for action in self.model.actions)) - goal
         wanted = [symbols.digits(code) for code in goal]

@@ -46,6 +46,7 @@ class ActionPlan:
     codes: tuple[State, ...] = ()  # the sets from init to goal, one more than steps
     expanded: int | None = None  # states, as far as the planner said
     seconds: float = 0.0
+    whole: bool = False  # whether it is of `ActionModel.whole_domain`, as are the names of steps
 
     @property
     def solved(self) -> bool:
@@ -97,13 +98,14 @@ def make_plan(
         sizes = f"init has {len(ends[0])} elements and the goal {len(ends[1])}"
         reason = f"{sizes}, and no action changes how many there are"
         return ActionPlan(Outcome.UNSOLVABLE, reason, symbols)
-    limits = _Limits(start + seconds, memory_mb, executable)
+    limits, whole = _Limits(start + seconds, memory_mb, executable), False
     found = _planned(model, model.domain, ends, limits, exact=exact, searcher=searcher)
     if found is None:  # what follows in every state that was seen does not where these ends lead
+        whole = True
         found = _planned(model, model.whole_domain, ends, limits, exact=exact, searcher=searcher)
     if found is None:
         found = ActionPlan(Outcome.ERROR, "the planner's plan is none in the model", symbols)
-    return replace(found, seconds=time.monotonic() - start)
+    return replace(found, seconds=time.monotonic() - start, whole=whole)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def _planned(
     with scratch_folder() as folder:
         files = [folder / file for file in ("domain.pddl", "problem.pddl", "task.sas")]
         texts = domain.text(), domain.problem(ends[0], ends[1], exact=exact)
-        if exact and not model.keeps_size():
+        if exact and domain.unwanted(ends[0], ends[1]):
             texts = domain.with_last_step(ends[0], ends[1])
         for file, text in zip(files, texts, strict=False):
             file.write_text(text)
