@@ -164,7 +164,8 @@ def domain(world: str, transitions: int, walk: int) -> str:
 
 def table(records: list[dict[str, Any]]) -> str:
     """A line for each measurement, the worlds as they first come, fewest transitions first."""
-    titles = ["world", "learned", "transitions", "problems", "solved", "valid", "steps", "seconds"]
+    titles = ["world", "learned", "transitions", "walks of", "problems", "solved", "valid"]
+    titles += ["steps", "seconds"]
     lines = []
     for one in _ordered(records):
         setting = one["setting"]
@@ -174,6 +175,7 @@ def table(records: list[dict[str, Any]]) -> str:
                 setting["world"],
                 _learned(setting),
                 f"{setting['transitions']:,}",
+                str(setting["walk"]),
                 _asked(setting),
                 f"{one['solved']} of {setting['problems']}",
                 f"{one['valid']} of {one['solved']}",
@@ -245,7 +247,8 @@ def _asked(setting: dict[str, Any]) -> str:
 def _learned(setting: dict[str, Any]) -> str:
     if setting["world"] in CARRIED:
         return f"carried over from {' and '.join(CARRIED[setting['world']])}"
-    return "lifted" if setting["lift"] else "ground"
+    kind = "lifted" if setting["lift"] else "ground"
+    return kind if setting["absent"] else f"{kind}, `absent=False`"
 
 
 def _ordered(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -52,6 +52,7 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (found["solved"], found["valid"]) == (2, 2)
     action_curves.record()  # what is recorded is not measured again
     assert action_curves.read() == [found]
-    assert "| hanoi-2x3 | lifted | 60 | 3 random steps | 2 of 2 | 2 of 2 |" in action_curves.table(
-        [found]
-    )
+    said = "| hanoi-2x3 | lifted | 60 | 10 | 3 random steps | 2 of 2 | 2 of 2 |"
+    assert said in action_curves.table([found])
+    found["setting"] |= {"lift": False, "absent": False}
+    assert "| ground, `absent=False` | 60 |" in action_curves.table([found])

@@ -93,3 +93,30 @@ def test_sizes_are_checked() -> None:
         Hanoi(0)
     with pytest.raises(ValueError, match="boxes: must be in 1"):
         Pushing(boxes=3)
+
+
+@pytest.mark.parametrize(
+    ("walls", "said"),
+    [
+        (1, "walls: expected cells such as"),
+        ((1, 2), "walls: expected cells such as"),
+        (((1, 2, 0),), "walls: expected cells such as"),
+        (((1, 1.5),), "walls: expected cells such as"),
+        (((4, 0),), r"walls: \(4, 0\) is not in a room of 4 x 3 cells"),
+        (((0, -1),), r"walls: \(0, -1\) is not in a room"),
+        (((0, 0), (0, 0)), "walls: expected different cells"),
+        (tuple((x, y) for x in range(3) for y in range(3)), "walls: 9 leave 3 cells free"),
+    ],
+)
+def test_walls_that_make_no_room(walls: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Pushing(4, 3, walls=walls)  # type: ignore[arg-type]
+
+
+def test_rooms_that_differ_have_different_names() -> None:
+    assert Pushing().name == "pushing-6x6"
+    assert Pushing(4, 4).walls == ((2, 1),)
+    assert Pushing(4, 4).name == "pushing-4x4"
+    assert Pushing(4, 3, 1).name == "pushing-4x3x1"
+    assert Pushing(4, 3, 1, walls=()).name == "pushing-4x3x1-walls-none"
+    assert Pushing(4, 3, walls=((2, 1), (0, 2))).name == "pushing-4x3-walls-0x2-2x1"

@@ -110,12 +110,12 @@ def world_named(name: str) -> World:
     from setwise.worlds import WORLDS
 
     kind, sizes = name, []
-    if found := re.fullmatch(r"(.+)-(\d+(?:x\d+)*)", name):
-        kind, sizes = found[1], [int(size) for size in found[2].split("x")]
     try:
+        if found := re.fullmatch(r"(.+)-(\d+(?:x\d+)*)", name):
+            kind, sizes = found[1], [int(size) for size in found[2].split("x")]
         return WORLDS[kind](*sizes)
     except ValueError as error:
-        raise CommandError(f"WORLD: {name}: {error}") from error
+        raise CommandError(f"WORLD: {name:.60}: {error}") from error
     except TypeError as error:
         raise CommandError(f"WORLD: {name}: a {kind} is not made of these sizes") from error
 
@@ -128,13 +128,16 @@ def _record(options: argparse.Namespace) -> int:
     if options.world:
         run_file("--world", options.world)
     require_place("--output", options.output)
+    if options.problem:
+        require_place("--problem", options.problem)
+        if options.problem.resolve() == options.output.resolve():
+            raise CommandError("--problem: expected another file than that of --output")
     world = world_named(options.name)
     try:
         recording = record_walks(world, options.transitions, options.seed, options.walk)
         write_recording(recording, options.output)
         print(f"recorded   {len(recording)} transitions of {world.name} in {options.output}")
         if options.problem:
-            require_place("--problem", options.problem)
             [problem] = problems_for(world, options.steps, 1, options.seed)
             ends = [
                 recording.symbols.elements(recording.symbols.state(end))
@@ -177,7 +180,8 @@ def _learn(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from setwise.planning import find_executable
+    from setwise.planning import Outcome, find_executable
+    from setwise.planning.actions import UnknownSymbolError
     from setwise.planning.actions.files import read_problem
 
     if options.output:
@@ -202,13 +206,18 @@ def _plan(options: argparse.Namespace) -> int:
     for number, step in enumerate(plan.steps, start=1):
         print(f"{number:>9}  {step}")
     if options.output:
-        model.write_pddl(options.output)
-        if plan.codes:
-            ends = plan.codes[0], model.symbols.state(goal)
-            text = model.domain.problem(*ends, exact=not options.part)
+        domain = model.whole_domain if plan.whole else model.domain
+        atomic_write_text(options.output / "domain.pddl", domain.text())
+        try:
+            ends = model.symbols.state(init), model.symbols.state(goal)
+            text = domain.problem(*ends, exact=not options.part)
             atomic_write_text(options.output / "problem.pddl", text)
+        except UnknownSymbolError:  # of which there is no problem, nor may an older one stay
+            (options.output / "problem.pddl").unlink(missing_ok=True)
         kept = {"outcome": plan.outcome, "reason": plan.reason, "steps": plan.steps}
         text = json.dumps(kept | {"states": plan.sets}) + "\n"
         atomic_write_text(options.output / "plan.json", text)
         print(f"written    {options.output}")
+    if plan.outcome is Outcome.ERROR:
+        raise CommandError(plan.reason)
     return 0 if plan.solved else 1

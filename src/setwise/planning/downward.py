@@ -87,10 +87,7 @@ def search(
     ``options`` are those of Fast Downward for another search than A* with that heuristic.
     ``seconds`` is wall-clock time, with reading the task; ``memory_mb`` is address space.
     """
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"seconds: expected a positive number, got {seconds!r}")
-    if isinstance(memory_mb, bool) or not isinstance(memory_mb, int) or memory_mb < 1:
-        raise ValueError(f"memory_mb: expected a whole number, at least 1, got {memory_mb!r}")
+    require_limits(seconds, memory_mb)
     if not heuristic.strip():
         raise ValueError("heuristic: expected a name such as 'blind', got nothing")
     program = find_executable(executable)
@@ -102,6 +99,14 @@ def search(
         start = time.monotonic()
         code = run_limited(command, task, directory, seconds, memory_mb)
         return _judge(code, directory, time.monotonic() - start, seconds)
+
+
+def require_limits(seconds: float, memory_mb: int) -> None:
+    """An error unless these can be limits."""
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(f"seconds: expected a positive number, got {seconds!r}")
+    if isinstance(memory_mb, bool) or not isinstance(memory_mb, int) or memory_mb < 1:
+        raise ValueError(f"memory_mb: expected a whole number, at least 1, got {memory_mb!r}")
 
 
 def find_executable(given: str | Path | None = None) -> Path:

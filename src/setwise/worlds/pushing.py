@@ -18,6 +18,7 @@ from setwise.worlds.world import World
 
 _STEPS = ((0, -1), (0, 1), (-1, 0), (1, 0))  # (x, y): up, down, left, right
 _KINDS = 3  # player, box, wall
+_BOXES, _WALLS = 2, ((2, 1), (3, 4))  # where nothing is said; of the walls, those inside
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,57 @@ class Pushing(World):
     feature_names: ClassVar[tuple[str, ...] | None] = ("what", "x", "y")
     width: int = 6
     height: int = 6
-    boxes: int = 2
-    walls: tuple[tuple[int, int], ...] = ((2, 1), (3, 4))
+    boxes: int = _BOXES
+    walls: tuple[tuple[int, int], ...] = _WALLS
 
     def __post_init__(self) -> None:
         require_int("width", self.width, 3, 8)
         require_int("height", self.height, 3, 8)
         require_int("boxes", self.boxes, 1, 2)
+        if self.walls is _WALLS:
+            object.__setattr__(self, "walls", self._usual_walls)
+        self._require_walls()
+
+    def _require_walls(self) -> None:
+        pairs = isinstance(self.walls, tuple) and all(
+            isinstance(wall, tuple)
+            and len(wall) == 2
+            and all(isinstance(place, int) and not isinstance(place, bool) for place in wall)
+            for wall in self.walls
+        )
+        if not pairs:
+            raise ValueError(f"walls: expected cells such as ((2, 1), (3, 4)), got {self.walls!r}")
+        for wall in self.walls:
+            if not self._is_inside(wall):
+                raise ValueError(
+                    f"walls: {wall} is not in a room of {self.width} x {self.height} cells"
+                )
+        if len(set(self.walls)) < len(self.walls):
+            raise ValueError(f"walls: expected different cells, got {self.walls!r}")
+        free = self.width * self.height - len(self.walls)
+        if free < self.boxes + 2:
+            raise ValueError(
+                f"walls: {len(self.walls)} leave {free} cells free, too few for the player, "
+                f"{self.boxes} boxes and a step"
+            )
+
+    def _is_inside(self, cell: tuple[int, int]) -> bool:
+        return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
+
+    @property
+    def _usual_walls(self) -> tuple[tuple[int, int], ...]:
+        return tuple(filter(self._is_inside, _WALLS))
 
     @property
     def name(self) -> str:
-        return f"pushing-{self.width}x{self.height}"
+        """With the boxes and the walls where they are not the usual ones."""
+        name = f"pushing-{self.width}x{self.height}"
+        if self.boxes != _BOXES:
+            name += f"x{self.boxes}"
+        if self.walls != self._usual_walls:
+            cells = [f"{x}x{y}" for x, y in sorted(self.walls)]
+            name += f"-walls-{'-'.join(cells) or 'none'}"
+        return name
 
     @property
     def features(self) -> Features:

@@ -13,7 +13,6 @@ from setwise.planning.actions import UnknownSymbolError, from_elements, replay
 from setwise.worlds import PuzzleWorld
 
 SMALL = PuzzleWorld(3, 2)
-NAMES = ["tile", "x", "y"]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,8 @@ def test_too_little_is_learned_from_few_transitions_but_nothing_wrong(
     """Safe: wherever the model leads, the puzzle does, too."""
     model = puzzle_model(3, 2, count, seed=1, lift=lift)
     reached = 0
-    for configuration in SMALL.sample(100, seed=5):
+    recorded = SMALL.sample(count, seed=1)  # as the model's before-states were: these can be left
+    for configuration in torch.cat([recorded, SMALL.sample(100, seed=5)]):
         try:
             state = model.symbols.state(SMALL.objects(configuration))
         except UnknownSymbolError:
@@ -53,7 +53,7 @@ def test_too_little_is_learned_from_few_transitions_but_nothing_wrong(
             after = SMALL.configuration_of(model.symbols.tensor(found))
             assert bool(SMALL.is_legal_move(configuration, after))
             reached += 1
-    assert reached > 0 or count < 60
+    assert reached >= count
 
 
 def test_every_state_that_was_seen_before_a_step_allows_it(small: ActionModel) -> None:
@@ -180,31 +180,17 @@ class TestSetsOfDifferentSizes:
             ActionModel.fit(before, after, before_valid=mask, after_valid=mask.float())
 
 
-class TestNoise:
-    def test_rare_patterns_and_rare_arguments_are_dropped_and_reported(self) -> None:
-        before, after = random_steps(SMALL, 300, seed=0)
-        jump = SMALL.objects(torch.tensor([[0, 1, 2, 3, 4, 5], [2, 1, 0, 3, 4, 5]]))  # over a tile
-        swap = SMALL.objects(torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 5, 4]]))
-        turn = SMALL.objects(torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 0, 3, 4, 5]]))
-        noisy = [torch.cat([before, *(s[:1] for s in (jump, swap, turn))])]
-        noisy += [torch.cat([after, *(s[1:] for s in (jump, swap, turn))])]
-        believed = ActionModel.fit(*noisy, SMALL.features, names=NAMES)
-        assert puzzle_disagreements(believed, SMALL) > 0
-        assert believed.dropped == ()
-        model = ActionModel.fit(*noisy, SMALL.features, names=NAMES, support=3)
-        assert puzzle_disagreements(model, SMALL) == 0
-        assert sorted(seen for _, seen in model.dropped) == [1, 2]
-        assert "dropped, for want of support: 1 seen, removes" in str(model)
-
-    def test_steps_in_which_nothing_is_done(self) -> None:
-        before, after = random_steps(SMALL, 50, seed=0)
-        model = ActionModel.fit(before.repeat(2, 1, 1), torch.cat([after, before]), SMALL.features)
-        assert model.unchanged == 50
-        assert str(model).endswith("nothing done: 50 seen")
-        assert model.symbols.names == ("feature0", "feature1", "feature2")
-
-
 class TestWhatIsRefused:
+    def test_lengths(self) -> None:
+        symbols = puzzle_model(3, 2, 2, seed=0, lift=True).symbols
+        state = frozenset({0})
+        with pytest.raises(ValueError, match="2 sets before, but 1 after"):
+            Recording(symbols, (state, state), (state,))
+        with pytest.raises(ValueError, match="actions: expected 1 names, got 2"):
+            Recording(symbols, (state,), (state,), ("go", "stop"))
+        with pytest.raises(ValueError, match="1 sets before, but 0 after"):
+            from_elements([[("a",)]], [], ["what"])
+
     def test_contradictions(self) -> None:
         lamp = [[("lamp", "off")]] * 2
         with pytest.raises(ValueError, match="transitions 1 and 2 contradict each other: 'press'"):
@@ -276,3 +262,31 @@ def test_names_that_pddl_does_not_know() -> None:
     plan = model.plan(before[1], [])
     assert [step.split()[0] for step in plan.steps] == ["go", "go-again"]
     assert plan.sets == [before[1], before[2], []]
+
+
+def test_features_whose_names_are_those_of_parameters() -> None:
+    """The first of two x, and the only x1."""
+    before, after = random_steps(SMALL, 200, seed=0)
+    model = ActionModel.fit(before, after, SMALL.features, names=["tile", "x", "x1"])
+    start = SMALL.random_walk(5, seed=3)[-1]
+    plan = model.plan(SMALL.objects(start), SMALL.objects(SMALL.goal()))
+    assert judged(SMALL, plan, start, SMALL.goal())
+
+
+def test_elements_may_be_lists() -> None:
+    recording = from_elements([[["lamp", "off"]]], [[["lamp", "on"]]], ["what", "how"])
+    assert recording.symbols.elements(recording.before[0]) == [("lamp", "off")]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+def test_tensors_are_of_the_kind_that_was_learned_from(dtype: torch.dtype) -> None:
+    here = torch.tensor([[[2**40 + 1]]], dtype=dtype)
+    model = ActionModel.fit(here, here + 1)
+    found = model.symbols.tensor(model.symbols.state(here[0]))
+    assert found.dtype is dtype
+    assert found.equal(here[0])
+
+
+def test_actions_can_be_members_of_sets(small: ActionModel) -> None:
+    assert len(set(small.actions)) == len(small.actions)
+    assert small.actions[0] != small.actions[1]

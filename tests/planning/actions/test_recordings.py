@@ -67,6 +67,8 @@ GOOD = '{"before": [[1, 0]], "after": [[1, 1]]}'
             "line 2: the file ends in the middle of a line; it was cut off aft",
         ),
         (f"{GOOD}\n[1, 2]\n", "line 2: expected"),
+        (GOOD.replace("0", "1" * 401), "line 1: before: expected numbers or words, got 1"),
+        (f"{GOOD}\n{GOOD.replace('0', '1' * 5000)}\n", "line 2: not JSON"),
         ('{"before": [[1]], "after": [[1]], "extra": 1}\n', "line 1: expected"),
         ('{"before": [1], "after": [[1]]}\n', "line 1: before: expected a list of elements"),
         ('{"before": [[null]], "after": [[1]]}\n', "line 1: before: expected numbers or words"),
@@ -88,6 +90,32 @@ def test_broken_lines(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(
         ValueError, match=rf"steps\.jsonl: (line 1: features: |transition 1: \(1,\) )?{said}"
     ):
+        read_recording(path)
+
+
+def test_what_arrays_cannot_hold_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "steps.npz"
+    for values in (("red", 1), (2**60 + 1, 0.5), (2**70, 1)):
+        recording = from_elements([[values]], [[(values[0], 2)]], ["what", "x"])
+        with pytest.raises(ValueError, match=r"steps\.npz: an \.npz holds numbers or words"):
+            write_recording(recording, path)
+        assert not path.exists()
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "npz"])
+def test_one_side_may_be_empty(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"steps.{ending}"
+    recording = from_elements([[("a", "b")]] * 2, [[], []], ["what", "how"])
+    write_recording(recording, path)
+    assert sets(read_recording(path)) == sets(recording)
+
+
+def test_letters_of_any_kind(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    path.write_text('{"before": [["a\u2028b"]], "after": [["c"]]}\r\n', encoding="utf-8")
+    assert read_recording(path).symbols.values == (("a\u2028b", "c"),)
+    path.write_bytes(b'{"before": [["\xe9"]], "after": [["\xe8"]]}\n')
+    with pytest.raises(ValueError, match=r"steps\.jsonl: line 1: not UTF-8"):
         read_recording(path)
 
 
@@ -173,6 +201,17 @@ class TestCommands:
                 "a blocksworld is not made of these sizes",
             ),
             (["record", "hanoi-99x3", "-o", "a.jsonl"], "disks: must be in 1..10, got 99"),
+            (["record", f"hanoi-{'9' * 5000}", "-o", "a.jsonl"], "WORLD: hanoi-999"),
+            (["record", "pushing-6x6x1x1", "-o", "a.jsonl"], "walls: expected cells"),
+            (
+                ["record", "hanoi-2x3", "-o", "a.jsonl", "--problem", "./a.jsonl"],
+                "--problem: expected another file than that of --output",
+            ),
+            (["record", "hanoi-2x3", "-o", "a.jsonl", "--problem", "."], "--problem: expected the"),
+            (
+                ["plan", "steps.jsonl", "problem.json", "--searcher", "nonsense"],
+                "did not accept the task or the heuristic",
+            ),
             (["learn", "nothing.jsonl", "-o", "a.pddl"], "TRANSITIONS: expected a file, nothing"),
             (["plan", "steps.jsonl", "nothing.json"], "PROBLEM: expected a file, nothing.json"),
             (["learn", "problem.json", "-o", "a.pddl"], "problem.json: line 1: expected"),
@@ -183,6 +222,33 @@ class TestCommands:
     ) -> None:
         assert main(["actions", *arguments]) == 2
         assert said in capsys.readouterr().err
+        assert not (folder / "a.jsonl").exists()
+
+    def test_a_small_room_has_the_walls_that_fit(self, folder: Path) -> None:
+        assert main(["actions", "record", "pushing-4x4", "-o", "room.jsonl"]) == 0
+
+    def test_the_domain_that_is_kept_is_the_one_that_was_planned_with(self, folder: Path) -> None:
+        """Two of disk 0 were never seen, so that nothing about it follows from where one is."""
+        two = {"init": [[0, 0], [0, 1], [1, 2]], "goal": [[0, 2], [0, 1], [1, 2]]}
+        (folder / "problem.json").write_text(json.dumps(two))
+        assert main(["actions", "plan", "steps.jsonl", "problem.json", "-o", "out"]) == 1
+        model = ActionModel.learn(read_recording(Path("steps.jsonl")))
+        assert (folder / "out" / "domain.pddl").read_text() == model.whole_domain.text()
+        assert model.whole_domain.text() != model.domain.text()
+
+    def test_no_problem_of_another_run_is_left(self, folder: Path) -> None:
+        run = ["actions", "plan", "steps.jsonl", "problem.json", "-o", "out"]
+        assert main(run) == 0
+        kept = folder / "out" / "problem.pddl"
+        old = kept.read_text()
+        unsolvable = {"init": [[0, 0], [1, 0]], "goal": [[0, 1], [0, 2]]}
+        (folder / "problem.json").write_text(json.dumps(unsolvable))
+        assert main(run) == 1
+        assert "(is disk-0 peg-2)" in kept.read_text() != old
+        unknown = unsolvable | {"goal": [[0, 7], [1, 0]]}
+        (folder / "problem.json").write_text(json.dumps(unknown))
+        assert main(run) == 1
+        assert not kept.exists()
 
     def test_contradictions_and_noise(
         self, folder: Path, capsys: pytest.CaptureFixture[str]

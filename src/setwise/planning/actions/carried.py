@@ -231,7 +231,7 @@ def _larger(symbols: Symbols, values: Mapping[str, Sequence[Value]]) -> Symbols:
             width if width == 1 else max(width, *(int(v) + 1 for v in column))
             for width, column in zip(widths, columns, strict=True)
         )
-    return Symbols(symbols.names, tuple(columns), widths)
+    return replace(symbols, values=tuple(columns), widths=widths)
 
 
 def _alike(model: ActionModel) -> list[frozenset[int]]:

@@ -55,8 +55,13 @@ def write_recording(recording: Recording, path: Path) -> None:
         for name, sets in (("before", before), ("after", after)):
             size = max(map(len, sets))
             filler = symbols.element(0)
-            padded = [one + [filler] * (size - len(one)) for one in sets]
-            arrays[name] = np.array(padded)
+            padded = [[*map(list, one + [filler] * (size - len(one)))] for one in sets]
+            arrays[name] = np.array(padded).reshape(len(sets), size, len(symbols.names))
+            if arrays[name].dtype.hasobject or arrays[name].tolist() != padded:
+                raise ValueError(
+                    f"{path}: an .npz holds numbers or words, not both, and numbers of one kind, "
+                    f"which would change some of these values; write a .jsonl"
+                )
             arrays[f"{name}_valid"] = np.array([np.arange(size) < len(one) for one in sets])
         if recording.actions is not None:
             arrays["actions"] = np.array(recording.actions)
@@ -91,14 +96,18 @@ def _read_lines(path: Path) -> tuple[Sets, Sets, list[str] | None, list[str] | N
     after: Sets = []
     actions: list[str] = []
     require_regular(path)
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for number, line in enumerate(text.splitlines(), start=1):
+    lines = path.read_bytes().split(b"\n")
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"line {number}: not UTF-8: {error.reason}") from error
         if not line.strip():
             continue
         try:
             data = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            if number == len(text.splitlines()) and not text.endswith("\n"):
+        except (ValueError, RecursionError) as error:
+            if number == len(lines):  # one that no end of a line follows
                 raise ValueError(
                     f"line {number}: the file ends in the middle of a line; it was cut off after "
                     f"{len(before)} whole transitions, which head -n {number - 1} keeps"
@@ -150,7 +159,10 @@ def _read_arrays(path: Path) -> tuple[Sets, Sets, list[str] | None, list[str] | 
 
 
 def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # of a whole number that no other kind can hold
+        return False
 
 
 def _set(given: Any, place: str) -> list[Element]:

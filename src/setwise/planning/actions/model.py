@@ -93,7 +93,7 @@ class ActionModel:
         groups, unchanged = grouped_transitions(recording, digits, states, lift=lift)
         schemas, dropped = [], []
         names = SchemaNames(symbols, exclusions)
-        for (slots, pattern), (observations, said) in groups:
+        for (slots, pattern, _), (observations, said) in groups:
             schema = learn_schema(
                 names.next(pattern, said),
                 symbols.sizes,
@@ -136,13 +136,26 @@ class ActionModel:
         return {one.result(state): one for one in self.actions if one.applies(state)}
 
     def keeps_size(self) -> bool:
-        """Whether no action changes how many elements there are."""
-        return all(len(schema.removed) == len(schema.added) for schema in self.schemas)
+        """Whether no action changes how many elements there are.
+
+        What comes must not have been there; only an action that it forbids makes sure of that.
+        """
+        return all(
+            len(schema.removed) == len(schema.added)
+            and schema.may is not None
+            and schema.may.isdisjoint(schema.added)
+            for schema in self.schemas
+        )
 
     @cached_property
     def domain(self) -> Domain:
-        """The model as PDDL."""
+        """The model as PDDL, without conditions that follow from others in every state seen."""
         return Domain(self)
+
+    @cached_property
+    def whole_domain(self) -> Domain:
+        """The same with all conditions, for sets that are like none that was seen."""
+        return Domain(self, whole=True)
 
     def plan(
         self,

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from setwise.planning.actions.conditions import Group, Text, grouped
+from setwise.planning.actions.exclusions import Exclusions
 from setwise.planning.actions.names import different_names, object_names, pddl_name
 from setwise.planning.actions.schema import Action, Binding
 from setwise.planning.actions.statics import Statics
@@ -29,13 +30,18 @@ _REACHED = "(goal-reached)"
 class Domain:
     """The text of a model, and the names by which a planner's steps are read."""
 
-    def __init__(self, model: ActionModel, name: str = "sets") -> None:
+    def __init__(self, model: ActionModel, name: str = "sets", *, whole: bool = False) -> None:
+        """``whole``, nothing is left out because it follows in every state that was seen."""
         self.model, self.name = model, name
         self.objects = object_names(model.symbols)
+        self.exclusions, fixed, possible = model.exclusions, model.fixed, model.possible
+        if whole:
+            self.exclusions = Exclusions((), frozenset(), frozenset())
+            fixed, possible = frozenset(), frozenset(range(model.symbols.count))
         groups = [
             group
             for schema in model.schemas
-            for group in grouped(schema, model.exclusions, model.fixed, model.possible)
+            for group in grouped(schema, self.exclusions, fixed, possible)
         ]
         self.statics = Statics(model.symbols, groups)
         written = [_Written(self, group) for group in groups]
@@ -98,7 +104,7 @@ class Domain:
         return "\n".join(lines)
 
     def _goal(self, init: State, goal: State, *, exact: bool) -> list[str]:
-        unwanted = self._unwanted(init, goal) if exact and not self.model.keeps_size() else []
+        unwanted = self.unwanted(init, goal) if exact else []
         wanted = [self.fact(code) for code in sorted(goal)]
         return wanted + [f"(not {self.fact(code)})" for code in unwanted]
 
@@ -120,9 +126,11 @@ class Domain:
             if (chosen := [v for v in members if (c, v) in values])
         ]
 
-    def _unwanted(self, init: State, goal: State) -> list[int]:
+    def unwanted(self, init: State, goal: State) -> list[int]:
         """Elements that may be there in the end but must not, unless the goal excludes them."""
-        symbols, exclude = self.model.symbols, self.model.exclusions.exclude
+        if self.model.keeps_size():
+            return []
+        symbols, exclude = self.model.symbols, self.exclusions.exclude
         possible = init.union(*(action.added for action in self.model.actions)) - goal
         wanted = [symbols.digits(code) for code in goal]
         return [
@@ -144,12 +152,13 @@ class _Written:
             if len(schema.ranges[at]) > 1
         ]
         self.given_name = "-".join([schema.name, *chosen])
-        self.parameters: dict[int, str] = {}  # of each slot that is none of the fixed
         features = [schema.places[at][0] for at in group.free]
-        for at, c in zip(group.free, features, strict=True):
-            number = sum(schema.places[other][0] == c for other in self.parameters) + 1
-            name = domain.statics.names[c]
-            self.parameters[at] = f"?{name}{number if features.count(c) > 1 else ''}"
+        given = [
+            f"{domain.statics.names[c]}{features[:k].count(c) + 1 if features.count(c) > 1 else ''}"
+            for k, c in enumerate(features)
+        ]  # not different yet: the second x and the only x2
+        names = [f"?{name}" for name in different_names(given)]
+        self.parameters = dict(zip(group.free, names, strict=True))  # of slots that are not fixed
 
     @cached_property
     def constants(self) -> set[tuple[int, int]]:

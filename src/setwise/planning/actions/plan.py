@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from setwise.files import scratch_folder
-from setwise.planning.actions.pddl import LAST_STEP
+from setwise.planning.actions.pddl import LAST_STEP, Domain
 from setwise.planning.actions.symbols import Element, State, Symbols, UnknownSymbolError
-from setwise.planning.downward import Outcome, search
+from setwise.planning.downward import Outcome, require_limits, search
 from setwise.planning.translate import TranslationError, translate
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class ActionPlan:
     codes: tuple[State, ...] = ()  # the sets from init to goal, one more than steps
     expanded: int | None = None  # states, as far as the planner said
     seconds: float = 0.0
+    whole: bool = False  # whether it is of `ActionModel.whole_domain`, as are the names of steps
 
     @property
     def solved(self) -> bool:
@@ -74,6 +75,7 @@ def make_plan(
     executable: str | Path | None,
 ) -> ActionPlan:
     """See `ActionModel.plan`."""
+    require_limits(seconds, memory_mb)
     start, symbols = time.monotonic(), model.symbols
     ends = []
     for name, given in (("init", init), ("goal", goal)):
@@ -96,64 +98,90 @@ def make_plan(
         sizes = f"init has {len(ends[0])} elements and the goal {len(ends[1])}"
         reason = f"{sizes}, and no action changes how many there are"
         return ActionPlan(Outcome.UNSOLVABLE, reason, symbols)
+    limits, whole = _Limits(start + seconds, memory_mb, executable), False
+    found = _planned(model, model.domain, ends, limits, exact=exact, searcher=searcher)
+    if found is None:  # what follows in every state that was seen does not where these ends lead
+        whole = True
+        found = _planned(model, model.whole_domain, ends, limits, exact=exact, searcher=searcher)
+    if found is None:
+        found = ActionPlan(Outcome.ERROR, "the planner's plan is none in the model", symbols)
+    return replace(found, seconds=time.monotonic() - start, whole=whole)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """What the programs may take, together."""
+
+    end: float  # in monotonic time
+    memory_mb: int
+    executable: str | Path | None
+
+    @property
+    def seconds(self) -> float:
+        """What is left, and never nothing, with which a program cannot be run."""
+        return max(0.001, self.end - time.monotonic())
+
+
+def _planned(
+    model: ActionModel,
+    domain: Domain,
+    ends: Sequence[State],
+    limits: _Limits,
+    *,
+    exact: bool,
+    searcher: str,
+) -> ActionPlan | None:
+    """How planning ends with one domain of a model; None if with steps that the model forbids."""
     with scratch_folder() as folder:
-        files = ("domain.pddl", "problem.pddl", "task.sas")
-        domain, problem, task = (folder / file for file in files)
-        texts = model.domain.text(), model.domain.problem(ends[0], ends[1], exact=exact)
-        if exact and not model.keeps_size():
-            texts = model.domain.with_last_step(ends[0], ends[1])
-        domain.write_text(texts[0])
-        problem.write_text(texts[1])
+        files = [folder / file for file in ("domain.pddl", "problem.pddl", "task.sas")]
+        texts = domain.text(), domain.problem(ends[0], ends[1], exact=exact)
+        if exact and domain.unwanted(ends[0], ends[1]):
+            texts = domain.with_last_step(ends[0], ends[1])
+        for file, text in zip(files, texts, strict=False):
+            file.write_text(text)
         try:
             translate(
-                domain,
-                problem,
-                task,
-                invariants=len(model.domain.written) <= MOST_FOR_INVARIANTS,
-                seconds=seconds,
-                memory_mb=memory_mb,
-                executable=executable,
+                *files,
+                invariants=len(domain.written) <= MOST_FOR_INVARIANTS,
+                seconds=limits.seconds,
+                memory_mb=limits.memory_mb,
+                executable=limits.executable,
             )
         except TranslationError as error:
-            return ActionPlan(Outcome.ERROR, str(error), symbols)
+            return ActionPlan(error.outcome, str(error), model.symbols)
         found = search(
-            task,
+            files[-1],
             heuristic=searcher,
             options=SEARCHES.get(searcher),
-            seconds=max(0.001, seconds - (time.monotonic() - start)),
-            memory_mb=memory_mb,
-            executable=executable,
+            seconds=limits.seconds,
+            memory_mb=limits.memory_mb,
+            executable=limits.executable,
         )
-    took = time.monotonic() - start
     if found.plan is None:
-        return ActionPlan(
-            found.outcome, found.reason, symbols, expanded=found.expanded, seconds=took
-        )
+        return ActionPlan(found.outcome, found.reason, model.symbols, expanded=found.expanded)
     steps = tuple(step for step in found.plan if step != LAST_STEP)
-    states = replay(model, ends[0], steps)
-    reached = states[-1] == ends[1] if exact else states[-1] >= ends[1]
-    if not reached:
-        raise AssertionError("the planner's plan does not end in the goal")
-    return ActionPlan(
-        found.outcome,
-        f"a plan of {len(steps)} steps",
-        symbols,
-        steps,
-        tuple(states),
-        found.expanded,
-        took,
-    )
+    try:
+        states = replay(model, ends[0], steps, domain)
+    except ValueError:
+        return None
+    if not (states[-1] == ends[1] if exact else states[-1] >= ends[1]):
+        return None
+    reason = f"a plan of {len(steps)} steps"
+    return ActionPlan(found.outcome, reason, model.symbols, steps, tuple(states), found.expanded)
 
 
-def replay(model: ActionModel, init: State, steps: Iterable[str]) -> list[State]:
+def replay(
+    model: ActionModel, init: State, steps: Iterable[str], domain: Domain | None = None
+) -> list[State]:
     """The sets along a plan, each step of which is held against the model itself.
 
     Not against its PDDL: a step whose conditions are not all fulfilled is an error, here too where
-    the PDDL leaves out what follows from others in every state that was seen.
+    the PDDL leaves out what follows from others in every state that was seen. Steps are named as in
+    ``domain``, by default that of the model.
     """
     states = [init]
     for number, step in enumerate(steps, start=1):
-        action = model.domain.action(step)
+        action = (domain or model.domain).action(step)
         if not (action.schema.fits(action.binding) and action.applies(states[-1])):
             raise ValueError(f"step {number}: {step} cannot be done in the model")
         states.append(action.result(states[-1]))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from setwise.planning.actions.differences import Pattern
-from setwise.planning.actions.schema import Binding, Digits, Schema
+from setwise.planning.actions.schema import Action, Binding, Digits, Schema
 
 Observation = tuple[Binding, tuple[Digits, ...]]  # the arguments, and the elements before
 
@@ -40,7 +40,7 @@ def learn_schema(
     places = range(sum(slots))
     counts = _Counts(slots, observations)
     few = support - 1  # so often, if at all, may something have been missing or been there
-    return Schema(
+    schema = Schema(
         name=name,
         sizes=sizes,
         slots=slots,
@@ -55,7 +55,8 @@ def learn_schema(
         must=frozenset(
             template
             for template, there in counts.there.items()
-            if counts.could_be(template, len(observations) - there, few)
+            if there > few
+            and counts.could_be(template, len(observations) - there, few)
             and _values(template, slots) not in fixed
         ),
         may=frozenset(t for t, there in counts.there.items() if there > few) if absent else None,
@@ -63,7 +64,8 @@ def learn_schema(
             key: frozenset(
                 template
                 for template, there in found.items()
-                if counts.held[key] - counts.both[key, _one_value(template, slots)] - there <= few
+                if there > few
+                and counts.held[key] - counts.both[key, _one_value(template, slots)] - there <= few
             )
             for key, found in counts.there_with.items()
         },
@@ -72,6 +74,15 @@ def learn_schema(
             for key, found in counts.there_with.items()
         },
     )
+    # Once is enough to be able to do it again; of more, one half may forbid what the other demands.
+    if support > 1 and not any(map(_can_be_done, map(schema.action, schema.bindings()))):
+        return None
+    return schema
+
+
+def _can_be_done(action: Action) -> bool:
+    """Whether nothing is both demanded and forbidden."""
+    return bool(action.may[list(action.must)].all())
 
 
 class _Counts:
@@ -130,16 +141,19 @@ def _supported(observations: Sequence[Observation], support: int) -> list[Observ
         return list(observations)
     counts: Counter[tuple[tuple[int, int], ...]] = Counter()
     for binding, _ in observations:
-        keys = list(enumerate(binding))
-        counts.update([(key,) for key in keys] + list(combinations(keys, 2)))
-    return [
+        counts.update(_ones_and_twos(binding))
+    kept = [
         (binding, elements)
         for binding, elements in observations
-        if all(
-            counts[some] >= support
-            for some in [*combinations(enumerate(binding), 2), *((k,) for k in enumerate(binding))]
-        )
+        if all(counts[some] >= support for some in _ones_and_twos(binding))
     ]
+    # Without those that are left out, others are rarer.
+    return kept if len(kept) == len(observations) else _supported(kept, support)
+
+
+def _ones_and_twos(binding: Binding) -> list[tuple[tuple[int, int], ...]]:
+    keys = list(enumerate(binding))
+    return [*((key,) for key in keys), *combinations(keys, 2)]
 
 
 def _values(template: Digits, slots: Digits) -> Digits | None:

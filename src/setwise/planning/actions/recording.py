@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from setwise.features import Features
-from setwise.planning.actions.symbols import Element, State, Symbols, symbols_in, symbols_of
+from setwise.planning.actions.symbols import (
+    Element,
+    State,
+    Symbols,
+    Value,
+    symbols_in,
+    symbols_of,
+)
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,12 @@ class Recording:
         """Names must be worth something: the same done to the same set has one result."""
         if not self.before:
             raise ValueError("the recording holds no transition; at least one is needed")
+        if len(self.after) != len(self.before):
+            raise ValueError(f"{len(self.before)} sets before, but {len(self.after)} after")
         if self.actions is None:
             return
+        if len(self.actions) != len(self.before):
+            raise ValueError(f"actions: expected {len(self.before)} names, got {len(self.actions)}")
         results: dict[tuple[State, str], tuple[int, State]] = {}
         steps = zip(self.before, self.actions, self.after, strict=True)
         for number, (before, action, after) in enumerate(steps, start=1):
@@ -65,8 +77,6 @@ def from_tensors(
             f"before and after: expected [transitions, elements, features] twice, equal but for "
             f"the elements, got {tuple(before.shape)} and {tuple(after.shape)}"
         )
-    if actions is not None and len(actions) != len(before):
-        raise ValueError(f"actions: expected {len(before)} names, got {len(actions)}")
     masks = [_mask("before", before, before_valid), _mask("after", after, after_valid)]
     sets = torch.cat([before[masks[0]], after[masks[1]]]).detach().cpu()
     symbols, codes = symbols_in(sets, features, names)
@@ -77,21 +87,24 @@ def from_tensors(
 
 
 def from_elements(
-    before: Sequence[Sequence[Element]],
-    after: Sequence[Sequence[Element]],
+    before: Sequence[Sequence[Sequence[Value]]],
+    after: Sequence[Sequence[Sequence[Value]]],
     names: Sequence[str],
     actions: Sequence[str] | None = None,
 ) -> Recording:
-    """A recording of sets that are lists of elements, tuples of numbers or words.
+    """A recording of sets that are lists of elements, each of numbers or words.
 
     >>> recording = from_elements([[("lamp", "off")]], [[("lamp", "on")]], ["what", "how"])
     >>> recording.symbols.values
     (('lamp',), ('off', 'on'))
     """
-    elements = {element for sets in (before, after) for one in sets for element in one}
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} sets before, but {len(after)} after")
+    rows: list[Element] = [tuple(e) for sets in (before, after) for one in sets for e in one]
+    elements = set(rows)
     symbols = symbols_of(elements, names)
     codes = {element: symbols.code(element) for element in elements}
-    flat = [codes[element] for sets in (before, after) for one in sets for element in one]
+    flat = [codes[element] for element in rows]
     sizes = [len(one) for sets in (before, after) for one in sets]
     states = _states(symbols, flat, sizes)
     done = None if actions is None else tuple(actions)
@@ -109,7 +122,8 @@ def together(recordings: Iterable[Recording]) -> Recording:
     actions = [name for part in parts for name in part.actions or ()]
     named = all(part.actions is not None for part in parts)
     whole = from_elements(before, after, parts[0].symbols.names, actions if named else None)
-    return replace(whole, symbols=replace(whole.symbols, widths=_widths(parts)))
+    dtype = reduce(torch.promote_types, (part.symbols.dtype for part in parts))
+    return replace(whole, symbols=replace(whole.symbols, widths=_widths(parts), dtype=dtype))
 
 
 def _widths(parts: Sequence[Recording]) -> tuple[int, ...] | None:

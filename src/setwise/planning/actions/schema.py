@@ -25,7 +25,7 @@ Slot = tuple[int, int]  # the feature, and the number among the slots of this fe
 Binding = tuple[int, ...]  # the value in each slot, feature after feature
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays are neither equal nor hashed
 class Action:
     """A schema with values in its slots: elements that must be there, and others that may be."""
 

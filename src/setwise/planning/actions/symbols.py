@@ -47,6 +47,7 @@ class Symbols:
     names: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]  # of each feature, in order
     widths: tuple[int, ...] | None = None  # how many numbers of a tensor spell each; None: words
+    dtype: torch.dtype = torch.float32  # of such tensors
 
     def __post_init__(self) -> None:
         if self.count > MOST_CODES:
@@ -119,7 +120,7 @@ class Symbols:
             [number for pair in zip(element, self.widths, strict=True) for number in _spell(*pair)]
             for element in self.elements(state)
         ]
-        return torch.tensor(rows, dtype=torch.float32).reshape(len(rows), sum(self.widths))
+        return torch.tensor(rows, dtype=self.dtype).reshape(len(rows), sum(self.widths))
 
     def _rows(self, elements: Tensor) -> list[Element]:
         if self.widths is None:
@@ -166,7 +167,7 @@ def symbols_in(
         place = torch.tensor([ordered.index(value) for value in read], dtype=torch.int64)
         values.append(ordered)
         digits.append(place[which].numpy())
-    symbols = Symbols(tuple(names), tuple(values), tuple(widths))
+    symbols = Symbols(tuple(names), tuple(values), tuple(widths), elements.dtype)
     return symbols, np.ravel_multi_index(tuple(digits), symbols.sizes).astype(np.int64)
 
 
@@ -193,4 +194,4 @@ def _read(rows: Tensor) -> list[Value]:
 
 def _spell(value: Value, width: int) -> list[float]:
     assert isinstance(value, int | float)
-    return [float(value)] if width == 1 else [float(place == value) for place in range(width)]
+    return [value] if width == 1 else [float(place == value) for place in range(width)]
