@@ -31,8 +31,9 @@ def matching_marginals(
 
     The arguments are those of :func:`set_likelihood`, whose gradient by the costs this is. The
     result is [*, M, N]: every row of a valid target sums to 1, every column to at most 1, by
-    ``method="bethe"`` as far as its rounds have settled. It has a gradient of its own. A set that
-    cannot be produced, because it has too few outputs, has zeros only.
+    ``method="bethe"`` as far as its rounds have settled. It has a gradient of its own, by Bethe's
+    method one that has no further. A set that cannot be produced, because it has too few outputs,
+    has zeros only.
 
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
