@@ -336,13 +336,13 @@ def test_a_stop_saves_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminate"])
-def test_a_second_signal_stops_at_once(number: signal.Signals) -> None:
+def test_ctrl_c_after_a_signal_stops_at_once(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with interruptible() as interrupt:
         signal.raise_signal(number)
         assert interrupt()
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(number)
+            signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(number) is before
 
 
