@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from setwise.kernels.forward_mode import has_tangent
+from setwise.kernels.transforms import has_tangent, is_eager
 
 # Up to so many features, a pass for each takes no longer than a product of float64.
 FEW = 4
@@ -26,8 +26,7 @@ FEW = 4
 def squares(x: Tensor, y: Tensor, sharpness: Tensor) -> Tensor:
     """``sum_f c_f (x_if - y_jf)^2``: [B, M, D], [B, N, D], [B, D] -> [B, M, N]."""
     if _go_one_by_one(x):
-        transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-        if transformed or has_tangent(x, y, sharpness):
+        if not is_eager() or has_tangent(x, y, sharpness):
             return _one_by_one(x, y, x, y, sharpness)  # plain steps, to be looked through
         found: Tensor = Squares.apply(x, y, sharpness)
         return found

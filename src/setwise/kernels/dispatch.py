@@ -20,7 +20,7 @@ from torch import Tensor
 from setwise.kernels import operators, reference, trees
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
-from setwise.kernels.forward_mode import has_tangent
+from setwise.kernels.transforms import has_tangent, is_eager
 
 Engine = Literal["reference", "chunked", "trees", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
@@ -83,7 +83,7 @@ def logsumexp(
     may be left out altogether, see `trees`.
     """
     engine = choose(impl, queries, keys)
-    by_trees = impl == "auto" and skip_negligible and _eager()
+    by_trees = impl == "auto" and skip_negligible and is_eager()
     by_trees = by_trees and trees.suit(queries, keys, sharpness)
     sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
@@ -103,7 +103,7 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
 
     Shortcuts are for eager PyTorch: compilers and transforms see the general operators.
     """
-    if not _eager() or has_tangent(target, logits):
+    if not is_eager() or has_tangent(target, logits):
         return None
     engine = choose(impl, target, logits)
     return None if engine == "chunked" else engine
@@ -151,10 +151,6 @@ def argmax(
 def scores(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None = None) -> Tensor:
     """Every ``score_ij``, for reductions that cannot do without: [B, M, N]."""
     return reference.scores(queries, keys, bias, _of_each_set(sharpness, queries))
-
-
-def _eager() -> bool:
-    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def _of_each_set(sharpness: Tensor | None, queries: Tensor) -> Tensor | None:

@@ -1,0 +1,17 @@
+"""How PyTorch looks at a call: short cuts are for eager ones, not differentiated forwards."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
+
+
+def is_eager() -> bool:
+    """Whether neither a compiler nor a transform of ``torch.func`` looks through the call."""
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+
+
+def has_tangent(*tensors: Tensor) -> bool:
+    """Whether any of these is a dual number of ``torch.autograd.forward_ad``."""
+    return any(unpack_dual(tensor).tangent is not None for tensor in tensors)
