@@ -18,7 +18,8 @@ SIZES = (1, 2, 3, 4)
 @pytest.fixture(scope="module")
 def told() -> list[dict[str, Any]]:
     """What each of four processes found, in groups of one to four."""
-    return launch(Path(__file__).parent.parent / "support" / "sharded_losses.py", 4)
+    script = Path(__file__).parent.parent / "support" / "sharded_losses.py"
+    return launch(script, 4, "cpu", "float64")
 
 
 @pytest.mark.parametrize("size", SIZES)

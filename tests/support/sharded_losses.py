@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,10 +17,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import setwise as sw
 from ranks import run_as_rank
+
+# The device that all processes use, and the type that they compute in.
+DEVICE, TYPE = sys.argv[1], getattr(torch, sys.argv[2])
 
 FEATURES = {
     "bits": sw.Features(sw.Bernoulli(5)),
@@ -65,14 +65,14 @@ class LargestTensor(TorchDispatchMode):
 
 def drawn(features: sw.Features, N: int, M: int, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    target = features.random_targets((B, M), generator).double()
-    return {
-        "input": torch.randn(B, N, features.width, generator=generator, dtype=torch.float64),
-        "target": target,
+    call = {
+        "input": torch.randn(B, N, features.width, generator=generator).to(TYPE),
+        "target": features.random_targets((B, M), generator).to(TYPE),
         "input_valid": torch.rand(B, N, generator=generator) < 0.7,
         "target_valid": torch.rand(B, M, generator=generator) < 0.7,
-        "weight": torch.rand(B, M, generator=generator, dtype=torch.float64),
+        "weight": torch.rand(B, M, generator=generator).to(TYPE),
     }
+    return {name: tensor.to(DEVICE) for name, tensor in call.items()}
 
 
 def part(call: dict[str, Tensor], rank: int, ranks: int) -> dict[str, Tensor]:
@@ -89,7 +89,7 @@ def loss_and_gradients(
     leaves = [call[name].clone().requires_grad_() for name in ("input", "target")]
     rest = {name: t for name, t in call.items() if name not in ("input", "target")}
     value = loss(*leaves, **rest, **options)
-    coefficients = torch.arange(1.0, 1 + value.numel(), dtype=value.dtype)
+    coefficients = torch.arange(1.0, 1 + value.numel()).to(value)
     finite = value.isfinite()
     total = (value.masked_fill(~finite, 0.0) * coefficients.reshape(value.shape)).sum()
     return value.detach(), list(torch.autograd.grad(total, leaves))
@@ -129,7 +129,7 @@ def learned_temperature(rank: int, ranks: int, group: Any) -> float:
     call = drawn(FEATURES["points"], sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=1)
     found = []
     for these, options in ((call, {}), (part(call, rank, ranks), {"group": group})):
-        temperature = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        temperature = torch.tensor(0.7, dtype=TYPE, device=DEVICE, requires_grad=True)
         options |= {"features": FEATURES["points"], "temperature": temperature}
         sw.set_cross_entropy(**these, **options).backward()
         found.append(temperature.grad)
@@ -138,7 +138,7 @@ def learned_temperature(rank: int, ranks: int, group: Any) -> float:
 
 def of_dtensors(rank: int, ranks: int) -> float:
     """The elements of a tensor that PyTorch has spread itself, over all ranks."""
-    mesh = init_device_mesh("cpu", (ranks,))
+    mesh = init_device_mesh(DEVICE, (ranks,))
     features = FEATURES["mixed"]
     call = drawn(features, 7, 6, seed=2)
     value, gradients = loss_and_gradients(sw.set_cross_entropy, call, features=features)
@@ -154,8 +154,8 @@ def of_dtensors(rank: int, ranks: int) -> float:
 
 def ties_weigh_one(rank: int, ranks: int, group: Any) -> float:
     """Where scores are so large that the logarithm of the number of equals is lost in them."""
-    target = torch.ones(1, 1 if rank == 0 else 0, 32)
-    output = torch.zeros(1, rank + 1, 32, requires_grad=True)
+    target = torch.ones(1, 1 if rank == 0 else 0, 32, device=DEVICE)
+    output = torch.zeros(1, rank + 1, 32, device=DEVICE, requires_grad=True)
     features = sw.Features(sw.Gaussian(32))
     sw.SetCrossEntropyLoss(features, temperature=1e-6, group=group)(output, target).backward()
     assert output.grad is not None
@@ -208,7 +208,9 @@ def work(rank: int, ranks: int) -> dict[str, Any]:
                 "numbers": numbers_at_once(rank, size, group),
                 "refusals": refusals(rank, size, group) if size > 1 else [],
             }
-    return found | {"dtensors": of_dtensors(rank, ranks)}
+    if DEVICE == "cpu":  # Gloo does not spread tensors that are on a GPU
+        found["dtensors"] = of_dtensors(rank, ranks)
+    return found
 
 
 if __name__ == "__main__":
