@@ -261,6 +261,11 @@ def _check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | 
     return torch.arange(size, device=valid.device) < valid.reshape(math.prod(lead), 1)
 
 
+def is_dtensor(tensor: object) -> bool:
+    """Whether a tensor is spread over processes; not every PyTorch has the class to ask for."""
+    return getattr(tensor, "device_mesh", None) is not None
+
+
 def require_dense(name: str, tensor: Tensor) -> None:
     """Refuse what has no plain array of numbers behind it: it would fail somewhere inside."""
     if tensor.is_nested:

@@ -202,6 +202,18 @@ def test_extreme_outputs_stay_finite(features: sw.Features, loss: Any, impl: Any
         assert grad.isfinite().all()
 
 
+@pytest.mark.parametrize("features", [sw.Features(sw.Gaussian(3)), sw.Features(sw.Bernoulli(3))])
+def test_outputs_that_are_not_valid_teach_no_temperature(features: sw.Features) -> None:
+    z, x = torch.randn(5, 3), torch.rand(4, 3)
+    learned = []
+    for outputs, valid in ((z, torch.arange(5) < 3), (z[:3], None)):
+        temperature = torch.tensor(0.7, requires_grad=True)
+        options = {"temperature": temperature, "input_valid": valid}
+        sw.set_cross_entropy(outputs, x, features, **options).backward()
+        learned.append(temperature.grad)
+    torch.testing.assert_close(*learned)
+
+
 @pytest.mark.parametrize("impl", ["reference", "chunked"])
 def test_the_temperature_may_be_a_tensor(impl: Any) -> None:
     """A replayed step reads it anew every time."""

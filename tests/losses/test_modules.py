@@ -91,7 +91,8 @@ OTHERS: dict[str, Any] = {
     "impl": "chunked",
     "skip_negligible": False,
 }
-SETTINGS = [(module, name) for module in MODULES for name in module.settings]
+# A group is of several processes; see `test_sharded`.
+SETTINGS = [(module, name) for module in MODULES for name in module.settings if name != "group"]
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,13 @@ def _soft_scores(
 ) -> Tensor:
     """``t logsumexp_j(-H_ij / t)`` of each target [B, M]; 0 for targets that are not valid."""
     factors = _factors(sets, impl)
-    keys, bias = factors.keys, _output_bias(sets, factors, presence)
+    keys, bias = factors.keys, _output_bias(factors, presence)
     sharpness = factors.sharpness
     if not _is_one(temperature):
         keys, sharpness = _cooled(keys, sharpness, temperature)
         bias = bias / temperature
+    # Last: the quotient of an infinite bias has no gradient to a temperature that is learned.
+    bias = _barred(bias, sets.output_valid)
     scores = dispatch.logsumexp(factors.queries, keys, bias, impl, skip_negligible, sharpness)
     if not _is_one(temperature):
         scores = scores * temperature
@@ -106,7 +108,7 @@ def nearest_output_costs(sets: Sets, presence: Presence | None, impl: Impl) -> T
     """
     with torch.no_grad():
         factors = _factors(sets, impl)
-        bias = _output_bias(sets, factors, presence)
+        bias = _barred(_output_bias(factors, presence), sets.output_valid)
         nearest = dispatch.argmax(factors.queries, factors.keys, bias, impl, factors.sharpness)
     costs = matched_costs(sets, nearest)
     if presence is None:
@@ -223,12 +225,10 @@ def _factors(sets: Sets, impl: Impl) -> Factors:
         return Factors(*features.dot_product(*call, sets.target_valid), sharpness=None)
 
 
-def _output_bias(sets: Sets, factors: Factors, presence: Presence | None) -> Tensor:
-    """What each output adds to its scores [B, N]; -inf if it is not to be chosen."""
+def _output_bias(factors: Factors, presence: Presence | None) -> Tensor:
+    """What each output adds to its scores [B, N]."""
     bias = -factors.log_partition
-    if presence is not None:
-        bias = bias - presence.choice()
-    return _barred(bias, sets.output_valid)
+    return bias if presence is None else bias - presence.choice()
 
 
 def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:
@@ -244,5 +244,6 @@ def _admissible(valid: Tensor | None) -> Tensor | None:
 
 
 def _barred(bias: Tensor, valid: Tensor | None) -> Tensor:
+    """The bias [B, N], -inf where an output is not to be chosen."""
     admissible = _admissible(valid)
     return bias if admissible is None else bias.masked_fill(~admissible, -math.inf)

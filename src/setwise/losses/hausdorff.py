@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag
+from setwise.arguments import Reduction, check_call, check_choice, check_flag, is_dtensor
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
@@ -15,6 +17,9 @@ from setwise.losses.costs import (
     weighted,
 )
 from setwise.losses.presence import read_presence
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 def hausdorff(
@@ -30,6 +35,7 @@ def hausdorff(
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
     impl: Impl = "auto",
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     r"""The largest cost, among the targets, of their nearest output (directed Hausdorff distance).
 
@@ -56,7 +62,13 @@ def hausdorff(
     """
     check_choice("impl", impl, IMPLS)
     check_flag("directed", directed)
-    sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    given = (input, target, features, input_valid, target_valid, weight, reduction)
+    if group is not None or is_dtensor(input):
+        from setwise.losses import sharded  # not every PyTorch has torch.distributed
+
+        shards = sharded.read_shards(group, presence, *given)
+        return sharded.hausdorff(shards, directed, impl, reduction)
+    sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
     # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
     per_set = weighted(sets, nearest_output_costs(sets, exists, impl)).amax(dim=-1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -30,6 +30,9 @@ from setwise.losses.set_cross_entropy import set_cross_entropy
 from setwise.losses.set_likelihood import Method, set_likelihood
 from setwise.losses.stable_matching import stable_matching_cross_entropy
 from setwise.losses.transport import transport_cross_entropy
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 class SetLoss(nn.Module):
@@ -117,7 +120,7 @@ class SetCrossEntropyLoss(_PresenceLoss):
 
     >>> SetCrossEntropyLoss(temperature=0.5)
     SetCrossEntropyLoss(features=None, temperature=0.5, presence_weight=1.0, reduction='mean',
-    impl='auto', skip_negligible=True)
+    impl='auto', skip_negligible=True, group=None)
     """
 
     function = staticmethod(set_cross_entropy)
@@ -131,11 +134,13 @@ class SetCrossEntropyLoss(_PresenceLoss):
         reduction: Reduction = "mean",
         impl: Impl = "auto",
         skip_negligible: bool = True,
+        group: ProcessGroup | None = None,
     ) -> None:
         super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.temperature = temperature
         self.impl = impl
         self.skip_negligible = skip_negligible
+        self.group = group
 
 
 class _NearestLoss(_PresenceLoss):
@@ -149,10 +154,12 @@ class _NearestLoss(_PresenceLoss):
         presence_weight: float = 1.0,
         reduction: Reduction = "mean",
         impl: Impl = "auto",
+        group: ProcessGroup | None = None,
     ) -> None:
         super().__init__(features, presence_weight=presence_weight, reduction=reduction)
         self.directed = directed
         self.impl = impl
+        self.group = group
 
 
 class SetAverageLoss(_NearestLoss):

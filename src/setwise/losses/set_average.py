@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag
+from setwise.arguments import Reduction, check_call, check_choice, check_flag, is_dtensor
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
@@ -16,6 +18,9 @@ from setwise.losses.costs import (
     nearest_target_costs,
 )
 from setwise.losses.presence import read_presence
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 def set_average(
@@ -31,6 +36,7 @@ def set_average(
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
     impl: Impl = "auto",
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     r"""Average over the targets of the cost of the nearest output (directed Chamfer distance).
 
@@ -60,7 +66,13 @@ def set_average(
     """
     check_choice("impl", impl, IMPLS)
     check_flag("directed", directed)
-    sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
+    given = (input, target, features, input_valid, target_valid, weight, reduction)
+    if group is not None or is_dtensor(input):
+        from setwise.losses import sharded  # not every PyTorch has torch.distributed
+
+        shards = sharded.read_shards(group, presence, *given)
+        return sharded.set_average(shards, directed, impl, reduction)
+    sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
     per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
     if directed:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag, require_dense
+from setwise.arguments import (
+    Reduction,
+    check_call,
+    check_choice,
+    check_flag,
+    is_dtensor,
+    require_dense,
+)
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import set_cross_entropies
 from setwise.losses.presence import read_presence
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 # Temperatures that are allowed, the least and the greatest.
 RANGE = 1e-6, 1e6
@@ -29,6 +41,7 @@ def set_cross_entropy(
     reduction: Reduction = "mean",
     impl: Impl = "auto",
     skip_negligible: bool = True,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     r"""Set Cross Entropy (Asai, 2018), the loss that does not care for the order of a set.
 
@@ -73,6 +86,12 @@ def set_cross_entropy(
             gradient to an output changes by at most ``sum_i |g_i| 2^-40 / N`` times the size of a
             feature, where ``g_i`` is the incoming gradient of target i; that of an output with no
             larger weight may become exactly 0. ``False`` computes all pairs, as other calls do.
+        group: processes over which the elements of each set are spread, as
+            ``torch.distributed.group.WORLD``. Every process calls with its own outputs and targets
+            of the same sets, as many as it has, and gets the loss of the whole sets; gradients are
+            those of its own elements, with nothing to be scaled. Inputs and targets that are
+            DTensors, ``Shard(-2)`` over a mesh of one dimension, need no group. Not with
+            ``presence``.
 
     A set without targets costs 0; one with targets and no output at all costs infinity, for
     nothing can produce them. With ``presence`` a set without targets costs ``-log p(0)``, and one
@@ -95,6 +114,11 @@ def set_cross_entropy(
     check_choice("impl", impl, IMPLS)
     check_flag("skip_negligible", skip_negligible)
     given = (input, target, features, input_valid, target_valid, weight, reduction)
+    if group is not None or is_dtensor(input):
+        from setwise.losses import sharded  # not every PyTorch has torch.distributed
+
+        shards = sharded.read_shards(group, presence, *given)
+        return sharded.set_cross_entropy(shards, temperature, impl, reduction, skip_negligible)
     sets = check_call(*given, widen=False)
     exists = read_presence(presence, presence_weight, input, sets)
     return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)

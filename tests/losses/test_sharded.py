@@ -1,0 +1,74 @@
+"""Sets whose elements are spread over processes: losses and gradients of the whole sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import setwise as sw
+from ranks import launch
+
+pytestmark = pytest.mark.slow
+SIZES = (1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def told() -> list[dict[str, Any]]:
+    """What each of four processes found, in groups of one to four."""
+    script = Path(__file__).parent.parent / "support" / "sharded_losses.py"
+    return launch(script, 4, "cpu", "float64")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_value_and_gradients_are_those_of_whole_sets(told: list[dict[str, Any]], size: int) -> None:
+    for rank in range(size):
+        errors = told[rank][str(size)]["errors"]
+        assert len(errors) == (98 if size in (2, 4) else 28)
+        assert {name: error for name, error in errors.items() if not error <= 1e-12} == {}
+
+
+def test_tensors_that_are_spread_already(told: list[dict[str, Any]]) -> None:
+    assert [rank["dtensors"] <= 1e-12 for rank in told] == [True] * 4
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_temperature_learns_from_all_ranks(told: list[dict[str, Any]], size: int) -> None:
+    assert all(told[rank][str(size)]["temperature"] <= 1e-12 for rank in range(size))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_weights_of_a_target_add_up_to_one_over_ranks(
+    told: list[dict[str, Any]], size: int
+) -> None:
+    assert all(told[rank][str(size)]["ties"] <= 1e-5 for rank in range(size))
+
+
+def test_no_rank_holds_more_than_its_shard_and_another(told: list[dict[str, Any]]) -> None:
+    """Of 101 numbers each, keys and bias: as many as come with 4096 elements, and fewer."""
+    held = {size: max(told[r][str(size)]["numbers"] for r in range(size)) for size in SIZES}
+    assert held[1] == 4096 * 101
+    assert held[2] <= held[1] / 2
+    assert held[4] <= max(held[1] / 4, 512 * 512)
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> None:
+    for rank in range(size):
+        target, sets, kinds, presence = told[rank][str(size)]["refusals"]
+        if rank == 1:
+            assert target.startswith("target: ")
+        else:
+            assert target == "group: the call of rank 1 was refused there"
+        assert sets.startswith("group: all ranks need the same sets")
+        assert "torch.float64" in kinds
+        assert kinds.startswith("group: all ranks need the same type")
+        assert presence.startswith("presence: ")
+
+
+@pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
+def test_what_is_no_group(loss: Any) -> None:
+    with pytest.raises(TypeError, match=r"group: .* got str; torch\.distributed\.group\.WORLD"):
+        loss(torch.ones(2, 3), torch.ones(2, 3), group="nccl")

@@ -1,0 +1,217 @@
+"""One of several processes: losses of sets that are spread over them, beside those of whole sets.
+
+Every process draws the whole sets, and takes its own part of them. Told are the largest errors of
+value and gradients, relative to the largest number.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import setwise as sw
+from ranks import run_as_rank
+
+# The device that all processes use, and the type that they compute in.
+DEVICE, TYPE = sys.argv[1], getattr(torch, sys.argv[2])
+
+FEATURES = {
+    "bits": sw.Features(sw.Bernoulli(5)),
+    "classes": sw.Features(sw.Categorical(4)),
+    "points": sw.Features(sw.Gaussian(3, scale=0.3)),
+    "counts": sw.Features(sw.Poisson(2)),
+    "angles": sw.Features(sw.Angle(2)),
+    "mixed": sw.Features(sw.Categorical(3), sw.Gaussian(2, weight=0.5), sw.Bernoulli(1)),
+    "wide": sw.Features(sw.Gaussian(20)),
+}
+LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "set": (sw.set_cross_entropy, {}),
+    "set, hot": (sw.set_cross_entropy, {"temperature": 3.0}),
+    "set, chunked": (sw.set_cross_entropy, {"temperature": 0.2, "impl": "chunked"}),
+    "average": (sw.set_average, {}),
+    "average, both": (sw.set_average, {"directed": False}),
+    "hausdorff": (sw.hausdorff, {}),
+    "hausdorff, both": (sw.hausdorff, {"directed": False}),
+}
+# How many outputs and targets each rank has; none of a rank, too.
+OUTPUTS, TARGETS = (5, 2, 0, 3), (1, 4, 3, 0)
+B = 3
+
+
+class LargestTensor(TorchDispatchMode):
+    """How many numbers the largest tensor holds that is made within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        found = result if isinstance(result, (tuple, list)) else [result]
+        sizes = [t.numel() for t in found if isinstance(t, Tensor)]
+        self.numbers = max([self.numbers, *sizes])
+        return result
+
+
+def drawn(features: sw.Features, N: int, M: int, seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    call = {
+        "input": torch.randn(B, N, features.width, generator=generator).to(TYPE),
+        "target": features.random_targets((B, M), generator).to(TYPE),
+        "input_valid": torch.rand(B, N, generator=generator) < 0.7,
+        "target_valid": torch.rand(B, M, generator=generator) < 0.7,
+        "weight": torch.rand(B, M, generator=generator).to(TYPE),
+    }
+    return {name: tensor.to(DEVICE) for name, tensor in call.items()}
+
+
+def part(call: dict[str, Tensor], rank: int, ranks: int) -> dict[str, Tensor]:
+    own = {}
+    for name, tensor in call.items():
+        sizes = (OUTPUTS if name.startswith("input") else TARGETS)[:ranks]
+        own[name] = tensor.split(sizes, dim=1)[rank]
+    return own
+
+
+def loss_and_gradients(
+    loss: Any, call: dict[str, Tensor], **options: Any
+) -> tuple[Tensor, list[Tensor]]:
+    leaves = [call[name].clone().requires_grad_() for name in ("input", "target")]
+    rest = {name: t for name, t in call.items() if name not in ("input", "target")}
+    value = loss(*leaves, **rest, **options)
+    coefficients = torch.arange(1.0, 1 + value.numel()).to(value)
+    finite = value.isfinite()
+    total = (value.masked_fill(~finite, 0.0) * coefficients.reshape(value.shape)).sum()
+    return value.detach(), list(torch.autograd.grad(total, leaves))
+
+
+def error(got: Tensor, expected: Tensor) -> float:
+    if not torch.equal(got.isfinite(), expected.isfinite()):
+        return float("inf")
+    apart = (got - expected).masked_fill(~expected.isfinite(), 0.0).abs()
+    scale = expected.masked_fill(~expected.isfinite(), 0.0).abs().amax().clamp(min=1e-3)
+    return float(apart.amax() / scale) if apart.numel() else 0.0
+
+
+def agreement(rank: int, ranks: int, group: Any) -> dict[str, float]:
+    errors = {}
+    kinds = FEATURES if ranks in (2, 4) else {kind: FEATURES[kind] for kind in ("points", "mixed")}
+    for (kind, features), (name, (loss, own)), plain in product(
+        kinds.items(), LOSSES.items(), (True, False)
+    ):
+        call = drawn(features, sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=features.width)
+        if plain:
+            call = {name: call[name] for name in ("input", "target")}
+        options = own | {"features": features, "reduction": "none"}
+        value, gradients = loss_and_gradients(loss, call, **options)
+        mine = part(call, rank, ranks)
+        ours, own_gradients = loss_and_gradients(loss, mine, **options, group=group)
+        worst = error(ours, value)
+        for which, got, whole in zip(("input", "target"), own_gradients, gradients, strict=True):
+            scale = whole.abs().amax().clamp(min=1e-3)
+            expected = part({which: whole}, rank, ranks)[which]
+            worst = max(worst, float((got - expected).abs().sum() / scale))
+        errors[f"{kind}, {name}, {'plain' if plain else 'masked'}"] = worst
+    return errors
+
+
+def learned_temperature(rank: int, ranks: int, group: Any) -> float:
+    call = drawn(FEATURES["points"], sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=1)
+    found = []
+    for these, options in ((call, {}), (part(call, rank, ranks), {"group": group})):
+        temperature = torch.tensor(0.7, dtype=TYPE, device=DEVICE, requires_grad=True)
+        options |= {"features": FEATURES["points"], "temperature": temperature}
+        sw.set_cross_entropy(**these, **options).backward()
+        found.append(temperature.grad)
+    return error(found[1], found[0])
+
+
+def of_dtensors(rank: int, ranks: int) -> float:
+    """The elements of a tensor that PyTorch has spread itself, over all ranks."""
+    mesh = init_device_mesh(DEVICE, (ranks,))
+    features = FEATURES["mixed"]
+    call = drawn(features, 7, 6, seed=2)
+    value, gradients = loss_and_gradients(sw.set_cross_entropy, call, features=features)
+    leaves = {name: distribute_tensor(t, mesh, [Shard(1)]) for name, t in call.items()}
+    for name in ("input", "target"):
+        leaves[name].requires_grad_()
+    loss = sw.set_cross_entropy(**leaves, features=features)
+    loss.backward()
+    found = [leaves[name].grad.full_tensor() for name in ("input", "target")]
+    pairs = zip([loss.detach(), *found], [value, *gradients], strict=True)
+    return max(error(got, expected) for got, expected in pairs)
+
+
+def ties_weigh_one(rank: int, ranks: int, group: Any) -> float:
+    """Where scores are so large that the logarithm of the number of equals is lost in them."""
+    target = torch.ones(1, 1 if rank == 0 else 0, 32, device=DEVICE)
+    output = torch.zeros(1, rank + 1, 32, device=DEVICE, requires_grad=True)
+    features = sw.Features(sw.Gaussian(32))
+    sw.SetCrossEntropyLoss(features, temperature=1e-6, group=group)(output, target).backward()
+    assert output.grad is not None
+    sums = output.grad.sum(dim=1)
+    dist.all_reduce(sums, group=group)
+    return float((sums + 1.0).abs().amax())
+
+
+def numbers_at_once(rank: int, ranks: int, group: Any) -> int:
+    """4096 outputs and targets in all, as tiles of scores are no larger than 512 x 512."""
+    size = 4096 // ranks
+    generator = torch.Generator().manual_seed(rank)
+    z, x = (torch.randn(1, size, 100, generator=generator) for _ in range(2))
+    features = sw.Features(sw.Bernoulli(100))
+    with LargestTensor() as largest:
+        z.requires_grad_()
+        loss = sw.set_cross_entropy(z, x.sigmoid(), features, group=group, impl="chunked")
+        loss.backward()
+    return largest.numbers
+
+
+def refusals(rank: int, ranks: int, group: Any) -> list[str]:
+    """A mistake of one rank, and ranks that do not fit together: what each is told."""
+    ones = torch.ones(2, 3, 4)
+    calls: list[dict[str, Any]] = [
+        {"input": ones, "target": 7 * ones if rank == 1 else ones},
+        {"input": ones[: 1 + rank % 2], "target": ones[: 1 + rank % 2]},
+        {"input": ones.double() if rank == 0 else ones, "target": ones},
+        {"input": ones, "target": ones, "presence": ones[..., 0]},
+    ]
+    told = []
+    for call in calls:
+        try:
+            sw.set_cross_entropy(**call, group=group)
+            told.append("")
+        except ValueError as mistake:
+            told.append(str(mistake))
+    return told
+
+
+def work(rank: int, ranks: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for size in range(1, ranks + 1):
+        group = dist.new_group(list(range(size)))
+        if rank < size:
+            found[str(size)] = {
+                "errors": agreement(rank, size, group),
+                "temperature": learned_temperature(rank, size, group),
+                "ties": ties_weigh_one(rank, size, group),
+                "numbers": numbers_at_once(rank, size, group),
+                "refusals": refusals(rank, size, group) if size > 1 else [],
+            }
+    if DEVICE == "cpu":  # Gloo does not spread tensors that are on a GPU
+        found["dtensors"] = of_dtensors(rank, ranks)
+    return found
+
+
+if __name__ == "__main__":
+    run_as_rank(work)
