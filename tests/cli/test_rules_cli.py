@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from math import log
+from math import ceil, log
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from setwise import cli
-from setwise.data import KnowledgeBase, RuleEncoding, chain_rule
+from setwise.data import KnowledgeBase, Rule, RuleEncoding, chain_rule
 from setwise.experiments import store
 from setwise.experiments.ask import RuleNetwork
 from setwise.experiments.config import Config, Schedule, config_from
 from setwise.experiments.experiment import Sheet
+from setwise.experiments.kept import kept_rule_learners
 from setwise.experiments.networks import RuleLearner
 from setwise.experiments.recipes import table4
+from setwise.experiments.recipes.own_facts import OwnFacts, on_own_facts
+from setwise.experiments.run import run
 from setwise.experiments.tasks import FactsData, RulesData
 from tiny_recipe import make_known
 
@@ -172,10 +175,11 @@ def test_a_rule_as_text_with_a_variable_in_the_body_alone(folder: Path, capsys: 
     assert "1 runs, 1 of them recorded" in capsys.readouterr().err
     capsys.readouterr()
     head = "grandparent(g1p0,g3p1)"
-    assert cli.main(["rules", "ask", head, "--facts", "my family.pl", "--json"]) == 0
+    code = cli.main(["rules", "ask", head, "--facts", "my family.pl", "--json"])
     answer = json.loads(capsys.readouterr().out)
+    assert code == (0 if answer["correct"] else 1)
     assert answer["bodies"] == [["parent(g1p0,g2p0)", "parent(g2p0,g3p1)"]]
-    assert cli.main(["rules", "ask", "grandparent(g1p0,g2p0)", "--facts", "my family.pl"]) == 0
+    assert cli.main(["rules", "ask", "grandparent(g1p0,g2p0)", "--facts", "my family.pl"]) == 1
     assert "has no clause with this head\n" in capsys.readouterr().out
 
 
@@ -213,7 +217,7 @@ def test_too_few_clauses_and_what_is_possible(folder: Path, capsys: Captured) ->
     options = [*possible[1].split(), "--scenarios", possible[2]]
     assert train("--facts", "few.tsv", *options) == 0
     (record,) = store.read(folder / "results" / "table4-facts-few-quick.jsonl")
-    assert (record["config"]["data"]["train"], record["config"]["schedule"]["batch"]) == (12, 12)
+    assert (record["config"]["data"]["train"], record["config"]["schedule"]["batch"]) == (12, 4)
     capsys.readouterr()
     (folder / "one.tsv").write_text("a\troad\tb\n")
     assert train("--facts", "one.tsv") == 2
@@ -242,6 +246,7 @@ def test_scenarios_that_are_possible_are_named(folder: Path, capsys: Captured) -
         (["--facts", "towns.pl", "--rule", "p(X,Y)"], "expected ':-' after the head"),
         (["--facts", "towns.pl", "--rule", "p(X,Y) :- path(X,Y)"], "no relation 'path'"),
         (["--facts", "towns.pl", "--relation", "road", "--clauses", "1", "1"], "at least 2"),
+        (["--epochs", "5"], "--epochs: is about facts of your own; give --facts FILE too"),
         (["--facts", "towns.pl", "--relation", "road", "--scenarios", "n2-random"],
          "it has road2-28-fixed, road2-28-random, road3-28-random"),
     ],
@@ -251,6 +256,51 @@ def test_wrong_options(options: list[str], said: str, folder: Path, capsys: Capt
     assert train(*options) == 2
     assert said in capsys.readouterr().err
     assert not list(folder.glob("results/*"))
+
+
+# Two couples with three children each, who have six each: 72 clauses of grandparents.
+FAMILY = "".join(
+    [f"parent({who}{c},c{c}{k}).\n" for c in range(2) for who in "fm" for k in range(3)]
+    + [f"parent(c{c}{k},g{c}{k}{z}).\n" for c in range(2) for k in range(3) for z in range(6)]
+)
+GRANDPARENT = "grandparent(X,Z) :- parent(X,Y), parent(Y,Z)"
+
+
+def test_fewer_clauses_are_gone_through_more_often() -> None:
+    """No fewer steps than the preset makes, in batches of a part of them; or as one is told."""
+    own = OwnFacts(Path("f.pl"), "", (), KnowledgeBase.parse(FAMILY), Rule.parse(GRANDPARENT), None)
+    quick = table4.quick("n2-2250-random", "set_cross_entropy", 0).schedule
+    steps = quick.epochs * ceil(2250 / quick.batch)
+    for epochs in (None, 7):
+        experiment = on_own_facts(table4.QUICK, own, (64, 8), epochs)
+        config = experiment.config("grandparent-64-random", "set_cross_entropy", 0)
+        assert config.schedule.batch < 64
+        passes = config.schedule.epochs
+        if epochs is None:
+            assert passes * ceil(64 / config.schedule.batch) >= steps
+        else:
+            assert passes == 7
+            assert experiment.command.endswith("--clauses 64 8 --epochs 7")
+
+
+def test_clauses_that_cannot_be_learned_are_told(folder: Path, capsys: Captured) -> None:
+    """With one grandparent each, a grandchild that is held out is in no other clause."""
+    (folder / "line.pl").write_text(FAMILY.replace("parent(m", "married(m"))
+    options = ["--facts", "line.pl", "--rule", GRANDPARENT, "--clauses", "30", "6"]
+    assert train(*options, "--epochs", "1", "--seeds", "0") == 0
+    told = capsys.readouterr().err
+    assert "grandparent-30-random: 6 of the 6 held-out clauses cannot be learned from the" in told
+    assert re.search(r"never has (g\d\d\d, ){5}\.\.\. in the same place", told)
+
+
+@pytest.mark.slow
+def test_a_family_of_72_clauses_is_learned(folder: Path) -> None:
+    """Of those that are trained on, whatever a preset for thousands of clauses has for epochs."""
+    (folder / "family.pl").write_text(FAMILY)
+    own = OwnFacts.read(folder / "family.pl", rule=GRANDPARENT)
+    experiment = on_own_facts(table4.QUICK, own, (64, 8))
+    for record in run(experiment, "cpu", losses=["set_cross_entropy"], seeds=[0]):
+        assert record["metrics"]["train"] >= 0.9
 
 
 def test_facts_are_for_rules(folder: Path, capsys: Captured) -> None:
@@ -327,11 +377,11 @@ def test_what_ask_prints(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert found["network"]["file"] == str(network_in(Path("runs").parent))
 
     # Still answered, though there is no such road.
-    assert cli.main(["rules", "ask", "road2(t0,t1,t5)", "--facts", "towns.pl"]) == 0
+    assert cli.main(["rules", "ask", "road2(t0,t1,t5)", "--facts", "towns.pl"]) == 1
     said = capsys.readouterr().out
     assert "no clause with this head: road(t1,t5) is no fact" in said
     assert said.startswith("road2(t0,t1,t5) :- ")
-    assert cli.main(["rules", "ask", "road2(t0,t1,t0)", "--facts", "towns.pl"]) == 0
+    assert cli.main(["rules", "ask", "road2(t0,t1,t0)", "--facts", "towns.pl"]) == 1
     assert "with this head: a clause names no constant twice" in capsys.readouterr().out
 
 
@@ -414,8 +464,9 @@ def test_the_command_that_is_named_trains_a_network(
     others = ["--network", str(network_in(folder)), "--facts", "towns.pl"]
     assert cli.main([*question, *others]) == 2
     assert "was not trained on a file of facts" in capsys.readouterr().err
-    assert cli.main([*question, "--json"]) == 0
+    code = cli.main([*question, "--json"])
     answer = json.loads(capsys.readouterr().out)
+    assert code == (0 if answer["correct"] else 1)
     assert answer["bodies"] == [["neighbor(austria,germany)", "neighbor(germany,belgium)"]]
     assert answer["network"]["heldout"] is not None
     assert cli.main(["rules", "ask", "neighbor3(austria,germany,belgium,france)"]) == 2
@@ -452,12 +503,25 @@ def test_the_best_network_is_asked(folder: Path, capsys: Captured) -> None:
         ],
     )
     capsys.readouterr()
-    assert cli.main(["rules", "ask", "neighbor2(austria,germany,belgium)", "--json"]) == 0
-    network = json.loads(capsys.readouterr().out)["network"]
-    assert (network["file"], network["heldout"]) == (
+    code = cli.main(["rules", "ask", "neighbor2(austria,germany,belgium)", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert code == (0 if answer["correct"] else 1)
+    assert (answer["network"]["file"], answer["network"]["heldout"]) == (
         f"runs/table4-quick/{records[1]['run']}.safetensors",
         0.75,
     )
+
+
+def test_of_equals_one_of_the_set_cross_entropy_is_asked(folder: Path) -> None:
+    assert train("--scenarios", "n2-random", "--losses", "H", "SH", "A1H", "--keep", "all") == 0
+    path = folder / "results" / "table4-quick.jsonl"
+    records = store.read(path)
+    path.unlink()
+    alike = [record | {"metrics": record["metrics"] | {"heldout": 0.5}} for record in records]
+    store.append(path, alike)
+    first, *others = kept_rule_learners(folder / "runs", folder / "results")
+    assert first.config.loss == "set_cross_entropy"
+    assert len(others) == 2
 
 
 @pytest.mark.parametrize("wrong", ["missing", "damaged", "without its facts"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
+from setwise.cli.options import positive_whole
 
 if TYPE_CHECKING:
     from setwise.experiments.config import Config
@@ -48,6 +49,11 @@ def add_clauses(parser: argparse.ArgumentParser) -> None:
         metavar=("TRAIN", "TEST"),
         help="clauses of --facts to train on and to hold out; default: those of the preset",
     )
+    parser.add_argument(
+        "--epochs",
+        type=positive_whole,
+        help="passes over the clauses of --facts; default: as many as make the preset's steps",
+    )
 
 
 def own_facts(options: argparse.Namespace) -> OwnFacts | None:
@@ -74,8 +80,9 @@ def on_facts(options: argparse.Namespace, preset: Experiment) -> tuple[Experimen
     """The preset on the facts that were given, which are announced; or as it is without them."""
     own = own_facts(options)
     if own is None:
-        if options.clauses:
-            raise CommandError("--clauses: is about facts of your own; give --facts FILE too")
+        for name in ("clauses", "epochs"):
+            if getattr(options, name):
+                raise CommandError(f"--{name}: is about facts of your own; give --facts FILE too")
         return preset, None
     from setwise.experiments.recipes.own_facts import on_own_facts
 
@@ -85,17 +92,24 @@ def on_facts(options: argparse.Namespace, preset: Experiment) -> tuple[Experimen
     if options.table != "table4":
         raise CommandError(f"--facts: is for table4, which is about rules, not {options.table}")
     print(summary(own), file=sys.stderr)
-    return on_own_facts(preset, own, options.clauses), own
+    return on_own_facts(preset, own, options.clauses, options.epochs), own
 
 
 def require_clauses(own: OwnFacts, configs: Sequence[Config]) -> None:
-    """As many as the configs ask for."""
+    """As many as the configs ask for; a warning where some cannot be learned from the rest."""
     from setwise.experiments.recipes import own_facts as recipes
 
     try:
         recipes.require_clauses(own, configs)
     except ValueError as error:
         raise CommandError(f"--facts: {error}") from error
+    for scenario, (some, every, names) in recipes.unlearnable(own, configs).items():
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        print(
+            f"{scenario}: {some} of the {every} held-out clauses cannot be learned from the rest, "
+            f"which never has {shown} in the same place; more clauses to train on may help",
+            file=sys.stderr,
+        )
 
 
 def summary(own: OwnFacts) -> str:

@@ -33,7 +33,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "ask",
         help="what a trained network takes for the body of a head",
         description="Gives the head of a rule to a trained network and prints the body that it "
-        "answers, with its confidence, and whether that is right.",
+        "answers, with its confidence, and whether that is right. The exit code is 0 if it is, 1 "
+        "if it is not, and 2 if the network could not be asked.",
     )
     add = ask.add_argument
     add("head", help="for instance 'neighbor2(austria,germany,belgium)'")
@@ -77,7 +78,7 @@ def _ask(options: argparse.Namespace) -> int:
         print(json.dumps(_as_json(answer, kept), indent=1))
     else:
         print("\n".join(_lines(answer, kept)))
-    return 0
+    return 0 if answer.correct else 1
 
 
 def _answering(options: argparse.Namespace) -> list[Kept]:

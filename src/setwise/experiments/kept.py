@@ -9,6 +9,7 @@ from setwise.data.terms import read_term
 from setwise.experiments import records
 from setwise.experiments.config import Config
 from setwise.experiments.recipes import EXPERIMENTS
+from setwise.experiments.recipes.paper import SH
 from setwise.experiments.saved_networks import networks_among, read_config
 from setwise.experiments.tasks.rules import ClausesData, RulesData, fingerprint
 
@@ -33,7 +34,8 @@ class Kept:
 def kept_rule_learners(runs: Path, results: Path, facts: Path | None = None) -> list[Kept]:
     """Those that learned from countries, or from a file with the content of ``facts``; best first.
 
-    ``results`` are the records, which tell what each is worth.
+    ``results`` are the records, which tell what each is worth; of equals, one of the set cross
+    entropy comes first.
     """
     content = None if facts is None else fingerprint(facts)
     found = []
@@ -41,7 +43,11 @@ def kept_rule_learners(runs: Path, results: Path, facts: Path | None = None) -> 
         data = config.data
         if isinstance(data, ClausesData) and data.source == content:
             found.append(_known(path, config, results))
-    return sorted(found, key=lambda kept: (-(kept.heldout or 0), kept.path))
+
+    def preference(kept: Kept) -> tuple[float, bool, Path]:
+        return -(kept.heldout or 0), kept.config.loss != SH, kept.path
+
+    return sorted(found, key=preference)
 
 
 def kept_rule_learner(path: Path, results: Path) -> Kept:
