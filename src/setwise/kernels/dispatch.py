@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -107,6 +108,60 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
         return None
     engine = choose(impl, target, logits)
     return None if engine == "chunked" else engine
+
+
+def fuses(
+    impl: Impl,
+    blocks: tuple[tuple[str, int, float], ...] | None,
+    target: Tensor,
+    logits: Tensor,
+    *others: object,
+) -> bool:
+    """Whether `fused_loss` serves such a call; ``blocks`` are `Features.kernel`.
+
+    It is for eager PyTorch and gradients to the logits alone. The ``others`` are whatever else the
+    loss depends on.
+    """
+    if blocks is None or logits.dtype != torch.float32 or not is_eager():
+        return False
+    tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return False
+    if has_tangent(target, logits) or choose(impl, target, logits) != "triton":
+        return False
+    fused = _triton_module("fused")
+    return bool(fused.serves(blocks, target.shape[1], logits.shape[1], logits.shape[2]))
+
+
+def fused_loss(
+    target: Tensor,
+    logits: Tensor,
+    blocks: tuple[tuple[str, int, float], ...],
+    mode: Literal["soft", "mean", "worst"],
+    again: Callable[[Tensor], Tensor],
+    *,
+    reduction: str,
+    both: bool = False,
+    temperature: float | Tensor = 1.0,
+    skip_negligible: bool = True,
+    output_valid: Tensor | None = None,
+    target_valid: Tensor | None = None,
+    weight: Tensor | None = None,
+    share: Tensor | None = None,
+) -> Tensor:
+    """A set loss in the fewest launches; see `fused.Call`, and `fused.FusedLoss` for ``again``."""
+    fused = _triton_module("fused")
+    # Kernels read plain arrays.
+    masks = (_contiguous(t) for t in (output_valid, target_valid, weight, share))
+    call = fused.Call(blocks, mode, both, reduction, temperature, skip_negligible, *masks)
+    loss: Tensor = fused.FusedLoss.apply(
+        logits.contiguous(), target.contiguous(), call, again, torch.is_grad_enabled()
+    )
+    return loss
+
+
+def _contiguous(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
 
 
 def dense_bernoulli_logsumexp(target: Tensor, logits: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag
+from setwise.arguments import Reduction, Sets, check_call, check_choice, check_flag
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
@@ -15,6 +15,7 @@ from setwise.losses.costs import (
     nearest_output_costs,
     nearest_target_costs,
 )
+from setwise.losses.fused import row_loss
 from setwise.losses.presence import read_presence
 
 
@@ -62,8 +63,14 @@ def set_average(
     check_flag("directed", directed)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     exists = read_presence(presence, presence_weight, input, sets)
-    per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
-    if directed:
-        return finish_rows(sets, per_set, exists, reduction)
-    back = mean_over_outputs(sets, nearest_target_costs(sets, impl), exists)
-    return finish_rows(sets, per_set + back, exists, reduction, lacks_targets(sets))
+
+    def general(sets: Sets, reduction: str) -> Tensor:
+        per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
+        if directed:
+            return finish_rows(sets, per_set, exists, reduction)
+        back = mean_over_outputs(sets, nearest_target_costs(sets, impl), exists)
+        return finish_rows(sets, per_set + back, exists, reduction, lacks_targets(sets))
+
+    if exists is not None:
+        return general(sets, reduction)
+    return row_loss(sets, "mean", general, impl, reduction, directed=directed)

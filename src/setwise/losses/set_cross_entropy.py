@@ -5,10 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag, require_dense
+from setwise.arguments import (
+    Reduction,
+    Sets,
+    check_call,
+    check_choice,
+    check_flag,
+    require_dense,
+)
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
-from setwise.losses.costs import set_cross_entropies
+from setwise.losses.costs import (
+    bernoulli_set_cross_entropies,
+    plain_bernoulli_engine,
+    set_cross_entropies,
+)
+from setwise.losses.fused import row_loss
 from setwise.losses.presence import read_presence
 
 # Temperatures that are allowed, the least and the greatest.
@@ -97,7 +109,24 @@ def set_cross_entropy(
     given = (input, target, features, input_valid, target_valid, weight, reduction)
     sets = check_call(*given, widen=False)
     exists = read_presence(presence, presence_weight, input, sets)
-    return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)
+    if plain_bernoulli_engine(sets, temperature, exists, impl) == "triton":
+        return bernoulli_set_cross_entropies(sets, reduction, skip_negligible)
+    sets = sets.widened()
+
+    def general(sets: Sets, reduction: str) -> Tensor:
+        return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)
+
+    if exists is not None:
+        return general(sets, reduction)
+    return row_loss(
+        sets,
+        "soft",
+        general,
+        impl,
+        reduction,
+        temperature=temperature,
+        skip_negligible=skip_negligible,
+    )
 
 
 def _check_temperature(temperature: float | Tensor) -> float | Tensor:
