@@ -28,6 +28,8 @@ Mode = Literal["soft", "mean", "worst"]
 
 # Features of an element at most: a block of them is held in registers.
 MAX_FEATURES = 1024
+# The least temperature at which float16 has room for what probabilities of 2^-4000 come to.
+LEAST_IN_FLOAT16 = 1 / 16
 # Parts of a loss that one program adds up.
 MAX_PARTS = 8192
 
@@ -169,15 +171,17 @@ def _prepare(
     compared = 0 if centred else squares
     precision = matmul_precision.dot_precision(torch.float32)
     rounded = precision != "float32" and not few
-    width = F if few else _width(F - compared, rounded)
-    across = rounded and gradient and plans.transposed(M, torch.float32, precision)
+    dtype = torch.float16 if rounded and _fits_float16(call, element) else torch.float32
+    width = F if few else _width(F - compared, dtype, rounded)
+    across = rounded and gradient and plans.transposed(M, dtype, precision)
     T, t = _temperature(call, numbers)
     launch, grid = fused_plans.prepare(
         element, B, M, N, F, width, compared, few, centred, call.output_valid is not None,
         call.target_valid is not None, call.weight is not None, T is not numbers, rounded, across,
         call.both,
     )  # fmt: skip
-    queries, keys = (torch.empty(B, n, width, device=device) for n in (M, N))
+    queries = torch.empty(B, M, width, device=device, dtype=dtype)
+    keys = torch.empty(B, N, width, device=device, dtype=dtype)
     queries_t, keys_t, q_apart, k_apart = queries, keys, queries, keys
     q_stride, k_stride = 16 * blocks_in(M, 16), 16 * blocks_in(N, 16)
     if few:
@@ -219,9 +223,20 @@ def _prepare(
     )  # fmt: skip
 
 
-def _width(features: int, rounded: bool) -> int:
+def _fits_float16(call: Call, element: Element) -> bool:
+    """Whether what is multiplied may be in float16, which is faster than tf32 of as many bits.
+
+    As of `operands.operand_dtype`: probabilities, and logarithms of them. Coordinates may be
+    beyond its range, and so may logarithms over a small temperature.
+    """
+    t = call.temperature
+    return element.squares == 0 and not isinstance(t, Tensor) and t >= LEAST_IN_FLOAT16
+
+
+def _width(features: int, dtype: torch.dtype, rounded: bool) -> int:
     """Of a row of features that are multiplied: aligned, and more than points have."""
-    return max(2 * points.MAX_FEATURES, 4 * blocks_in(features, 4) if rounded else features)
+    at_once = 16 // dtype.itemsize if rounded else 1
+    return max(2 * points.MAX_FEATURES, at_once * blocks_in(features, at_once))
 
 
 def _soft(
@@ -237,10 +252,12 @@ def _soft(
     ops = _prepare(call, element, numbers, target, logits, ready is not None)
     few, factor = F <= points.MAX_FEATURES, -call.factor(B)
     record = call.skip_negligible and ready is not None and not few
-    weight = torch.empty(B, M, device=device)
+    # The lse in bits is faster; what is lost when it is rounded counts where scores are large.
+    base_2 = ops.queries.dtype == torch.float16
+    terms = None if base_2 else torch.empty(B, M, device=device)
     lse, peaks, sums = engine.logsumexp_loop(
         ops.queries, ops.keys, ops.bias, record, ops.precision, ops.forward, call.weight, factor,
-        terms=weight, sharpness=ops.sharpness, apart=ops.apart,
+        base_2=base_2, terms=terms, sharpness=ops.sharpness, apart=ops.apart,
     )  # fmt: skip
     assert sums is not None
     if ready is None:
@@ -250,7 +267,8 @@ def _soft(
         apart, d_apart = ops.apart.swapped(), torch.empty(B, N, ops.compared, device=device)
     d_keys, d_bias = engine.gradients(
         ops.keys, ops.queries, ops.bias, lse, (None, 0, factor), rows_are_keys=True,
-        weight=weight, peaks=peaks, precision=ops.precision, operands=ops.backward, termed=few,
+        weight=call.weight if terms is None else terms, peaks=peaks, precision=ops.precision,
+        base_2=base_2, operands=ops.backward, dtype=torch.float32, termed=few,
         sharpness=ops.sharpness, apart=apart, d_apart=d_apart,
     )  # fmt: skip
     T, t = _temperature(call, numbers)
@@ -319,7 +337,7 @@ def _hard(
     )  # fmt: skip
     worst = ties = cost
     if mode == "worst":
-        worst, ties = torch.empty(B, device=device), torch.empty(B, device=device)
+        worst, ties = torch.empty(B, device=device), torch.empty(B, 2, device=device)
         launch, grid = fused_plans.worst(B, both)
         launch(grid, (cost, back, parts, worst, ties), (M, N, factor))
     totalled = call.reduction != "none" and parts.numel() <= MAX_PARTS

@@ -23,7 +23,7 @@ from setwise.kernels.triton.families import (
     softplus,
     temperature_of,
 )
-from setwise.kernels.triton.rounding import as_tf32
+from setwise.kernels.triton.rounding import as_operand
 
 # Targets whose mean is the origin; of a masked set all targets are looked at.
 SAMPLE = tl.constexpr(32)
@@ -56,7 +56,7 @@ def _store(ROWS, ACROSS, value, e, there, at, ok, width, stride, IN_ROWS: tl.con
            IS_ACROSS: tl.constexpr, ROUNDED: tl.constexpr):  # fmt: skip
     """Features ``at`` of elements e: in rows of that width, and in columns of that stride."""
     if ROUNDED:
-        value = as_tf32(value)
+        value = as_operand(value, ROWS.dtype.element_ty)
     ok = there[:, None] & ok[None, :]
     if IN_ROWS:
         tl.store(ROWS + e[:, None] * width + at[None, :], value, mask=ok)
@@ -137,7 +137,8 @@ def prepare(
     There are D of these, of SHARPNESS [b, D]. Of POINTS all features are in Q and K, rows of F, and
     in Q_T and K_T, columns of some stride. Else those that are multiplied are in Q and K, rows of
     WIDTH filled up with zeros, if Q_ACROSS also in Q_T [b, WIDTH, M]; and those that are compared
-    in the columns Q_APART and K_APART. With ROUNDED what is multiplied is rounded to tf32.
+    in the columns Q_APART and K_APART. With ROUNDED what is multiplied is rounded to the type
+    of Q and K, or to tf32.
 
     BIAS_j is -inf where not VALID. If CENTRED squares are multiplied, from the ORIGIN [b, F]; then
     PARTS [b, block] get ``factor sum_i WEIGHT_i h_i``. Or if BASED, BASE_i is h_i, and -inf where

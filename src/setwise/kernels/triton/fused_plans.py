@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from setwise.kernels.triton import elements, nearest, small_losses
+from setwise.kernels.triton import elements, nearest, points, small_losses
 from setwise.kernels.triton.element import Element
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.plans import Plan
@@ -137,8 +137,13 @@ def worst(B: int, both: bool) -> Plan:
 def gather(
     B: int, N: int, F: int, mode: str, both: bool, weighted: bool, shared: bool, totalled: bool
 ) -> Plan:
-    block_f = min(max(16, power_of_2(F)), 128)
     constants = {"MODE": mode, "BOTH": both, "WEIGHTED": weighted, "SHARED": shared}
-    constants |= {"TOTALLED": totalled, "F": F, "BLOCK_N": 64, "BLOCK_M": 64, "BLOCK_F": block_f}
+    constants |= {"TOTALLED": totalled, "F": F}
+    if F <= points.MAX_FEATURES:
+        constants |= {"BLOCK_N": 16, "BLOCK_M": 128}
+        launch = launcher(nearest.gather_points, constants, 2, 3)
+        return Plan(launch, (B * blocks_in(N, 16), 1, 1))
+    block_f = min(max(16, power_of_2(F)), 128)
+    constants |= {"BLOCK_N": 64, "BLOCK_M": 64, "BLOCK_F": block_f}
     grid = (B * blocks_in(N, 64), blocks_in(F, block_f), 1)
     return Plan(launcher(nearest.gather, constants, 4, 2), grid)

@@ -106,8 +106,8 @@ def pairs(
 
 
 @triton.jit
-def _largest(COST, size, largest, BLOCK: tl.constexpr):
-    """The largest of costs and what was there before; NaN if any is."""
+def _largest(COST, size, BLOCK: tl.constexpr):
+    """The largest of costs; NaN if any is."""
     best = tl.full([BLOCK], float("-inf"), tl.float32)
     unknown = tl.zeros([BLOCK], tl.int32)
     for first in range(0, size, BLOCK):
@@ -115,7 +115,7 @@ def _largest(COST, size, largest, BLOCK: tl.constexpr):
         cost = tl.load(COST + at, mask=at < size, other=float("-inf"))
         best = tl.maximum(best, cost)
         unknown |= (cost != cost).to(tl.int32)
-    return tl.where(tl.max(unknown, 0) > 0, float("nan"), tl.maximum(largest, tl.max(best, 0)))
+    return tl.where(tl.max(unknown, 0) > 0, float("nan"), tl.max(best, 0))
 
 
 @triton.jit
@@ -133,16 +133,22 @@ def _count(COST, size, largest, BLOCK: tl.constexpr):
 def worst(
     COST, COST_BACK, PARTS, WORST, TIES, M, N, factor, BOTH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The largest of the costs of a set, WORST [b], how many are as large, and PARTS of the loss"""
+    """The largest of the costs of a set, WORST [b], and PARTS of the loss.
+
+    TIES [b, 2] are how many share the gradient, in either direction; if both are as bad, each
+    direction gets half of it.
+    """
     b = tl.program_id(0).to(tl.int64)
-    largest = _largest(COST + b * M, M, float("-inf"), BLOCK)
-    if BOTH:
-        largest = _largest(COST_BACK + b * N, N, largest, BLOCK)
+    largest = _largest(COST + b * M, M, BLOCK)
     ties = _count(COST + b * M, M, largest, BLOCK)
     if BOTH:
-        ties += _count(COST_BACK + b * N, N, largest, BLOCK)
+        back = _largest(COST_BACK + b * N, N, BLOCK)
+        ties *= tl.where(largest == back, 2.0, 1.0)
+        ties_back = _count(COST_BACK + b * N, N, back, BLOCK) * tl.where(largest == back, 2.0, 1.0)
+        tl.store(TIES + 2 * b + 1, ties_back)
+        largest = tl.where((largest > back) | (largest != largest), largest, back)
     tl.store(WORST + b, largest)
-    tl.store(TIES + b, ties)
+    tl.store(TIES + 2 * b, ties)
     tl.store(PARTS + b, factor * largest)
 
 
@@ -177,9 +183,11 @@ def gather(
     j = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     f_ok = (f < F)[None, :]
-    largest, ties = 0.0, 1.0
+    largest, ties, ties_back = 0.0, 1.0, 1.0
     if MODE == "worst":
-        largest, ties = tl.load(WORST + b), tl.load(TIES + b)
+        largest, ties = tl.load(WORST + b), tl.load(TIES + 2 * b)
+        if BOTH:
+            ties_back = tl.load(TIES + 2 * b + 1)
     sums = tl.zeros([BLOCK_N, BLOCK_F], tl.float32)
     for first in range(0, M, BLOCK_M):
         i = first + tl.arange(0, BLOCK_M)
@@ -195,6 +203,67 @@ def gather(
     here = at[:, None] * F + f[None, :]
     there = (j < N)[:, None] & f_ok
     if BOTH:
-        g = _grad(COST_BACK, SHARE, at, j < N, largest, ties, N, MODE, SHARED)
+        g = _grad(COST_BACK, SHARE, at, j < N, largest, ties_back, N, MODE, SHARED)
         sums += (factor * g)[:, None] * tl.load(U_BACK + here, mask=there, other=0.0)
     tl.store(DZ + here, sums, mask=there)
+
+
+@triton.jit
+def _add_hits(sums, hit, U, i, i_ok, g, f: tl.constexpr, F: tl.constexpr):
+    """Feature f of the derivatives of targets i, added where they hit an output."""
+    if f < F:
+        u = tl.load(U + i * F + f, mask=i_ok, other=0.0) * g
+        return sums + tl.where(hit, u[None, :], 0.0)
+    else:
+        return sums
+
+
+@triton.jit
+def _store_sums(DZ, U_BACK, sums, g, at, ok, f: tl.constexpr, F: tl.constexpr, BOTH: tl.constexpr):
+    """Feature f of the gradient."""
+    if f < F:
+        total = tl.sum(sums, 1)
+        if BOTH:
+            total += g * tl.load(U_BACK + at * F + f, mask=ok, other=0.0)
+        tl.store(DZ + at * F + f, total, mask=ok)
+
+
+@triton.jit(do_not_specialize=["parts"])
+def gather_points(
+    NEAREST, WEIGHT, SHARE, COST, COST_BACK, WORST, TIES, U, U_BACK, DZ, PARTS, LOSS,
+    M, N, blocks, parts, factor,
+    MODE: tl.constexpr, BOTH: tl.constexpr, WEIGHTED: tl.constexpr, SHARED: tl.constexpr,
+    TOTALLED: tl.constexpr, F: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """`gather` of at most four features: sums are kept per slot of the tile, as in `points`."""
+    if TOTALLED and tl.program_id(0) == 0:
+        store_loss(PARTS, PARTS, LOSS, PARTS, 1.0, parts, 0, False, 512)
+    b = (tl.program_id(0) // blocks).to(tl.int64)
+    j = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
+    largest, ties, ties_back = 0.0, 1.0, 1.0
+    if MODE == "worst":
+        largest, ties = tl.load(WORST + b), tl.load(TIES + 2 * b)
+        if BOTH:
+            ties_back = tl.load(TIES + 2 * b + 1)
+    sum0 = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    sum1 = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    sum2 = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    sum3 = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    for first in range(0, M, BLOCK_M):
+        i = first + tl.arange(0, BLOCK_M)
+        at = b * M + i
+        g = factor * _grad(COST, WEIGHT, at, i < M, largest, ties, M, MODE, WEIGHTED)
+        nearest = tl.load(NEAREST + at, mask=i < M, other=-1).to(tl.int32)
+        hit = j[:, None] == nearest[None, :]
+        sum0 = _add_hits(sum0, hit, U, at, i < M, g, 0, F)
+        sum1 = _add_hits(sum1, hit, U, at, i < M, g, 1, F)
+        sum2 = _add_hits(sum2, hit, U, at, i < M, g, 2, F)
+        sum3 = _add_hits(sum3, hit, U, at, i < M, g, 3, F)
+    at = b * N + j
+    g = tl.zeros([BLOCK_N], tl.float32)
+    if BOTH:
+        g = factor * _grad(COST_BACK, SHARE, at, j < N, largest, ties_back, N, MODE, SHARED)
+    _store_sums(DZ, U_BACK, sum0, g, at, j < N, 0, F, BOTH)
+    _store_sums(DZ, U_BACK, sum1, g, at, j < N, 1, F, BOTH)
+    _store_sums(DZ, U_BACK, sum2, g, at, j < N, 2, F, BOTH)
+    _store_sums(DZ, U_BACK, sum3, g, at, j < N, 3, F, BOTH)

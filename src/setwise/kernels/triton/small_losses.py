@@ -177,18 +177,17 @@ def small_loss(
                 loss += tl.sum(explained, 0)
                 p += q
         else:
+            # Equally bad ones share the gradient, and so do directions.
             loss = tl.max(served, 0)
-            if BOTH:
-                loss = tl.maximum(loss, tl.max(explained, 0))
-            # Equally bad ones share the gradient.
             is_worst = (served == loss) & (i < M)
-            worst = tl.sum(is_worst.to(tl.float32), 0)
-            p = tl.where(is_worst[:, None], p, 0.0)
+            p = tl.where(is_worst[:, None], p, 0.0) / tl.sum(is_worst.to(tl.float32), 0)
             if BOTH:
-                also_worst = (explained == loss) & (j < N)
-                worst += tl.sum(also_worst.to(tl.float32), 0)
-                p += tl.where(also_worst[None, :], q, 0.0)
-            p /= tl.maximum(worst, 1.0)
+                back = tl.max(explained, 0)
+                is_worst = (explained == back) & (j < N)
+                q = tl.where(is_worst[None, :], q, 0.0) / tl.sum(is_worst.to(tl.float32), 0)
+                part = tl.where(loss == back, 0.5, tl.where(loss > back, 1.0, 0.0))
+                p = part * p + (1.0 - part) * q
+                loss = tl.maximum(loss, back)
     tl.store(LOSS + b, tl.where(unknown > 0, float("nan"), factor * loss))
     if GRADIENT:
         p *= factor
