@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -44,12 +45,13 @@ def test_masks_and_weights_in_large_sets(element: str, loss: str) -> None:
     judge(ELEMENTS[element], loss, *LARGE, masked=True, reduction="none")
 
 
-@pytest.mark.parametrize("element", ["boxes", "embeddings", "points"])
-def test_tf32(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("element", ["boxes", "embeddings", "points", "categorical", "Bernoulli"])
+def test_tf32(element: str) -> None:
+    """Or float16, which has as many bits, for what is in its range."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        judge(ELEMENTS[element], "SH", *LARGE, tf32=True)
+        judge(ELEMENTS[element], "SH at a temperature", *LARGE, masked=True, tf32=True)
         judge(ELEMENTS[element], "A1H in both directions", *LARGE)
     finally:
         torch.set_float32_matmul_precision(before)
@@ -114,6 +116,21 @@ def test_second_derivatives_and_batched_gradients() -> None:
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
 
 
+def test_what_float16_cannot_hold_is_multiplied_in_tf32() -> None:
+    """The logarithm of a small probability, over a small temperature."""
+    features = sw.Features(sw.Categorical(5))
+    z = torch.zeros(1, 3, 5)
+    z[..., 0] = 900.0
+    x = features.from_classes(torch.ones(1, 66, 1, dtype=torch.long))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        value = sw.set_cross_entropy(z, x, features, temperature=0.01, impl="triton")
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert value == pytest.approx(66 * (900 - 0.01 * math.log(3)), rel=1e-3)
+
+
 def _served(monkeypatch: pytest.MonkeyPatch, features: Any, **options: Any) -> bool:
     modes = count_fused(monkeypatch)
     width = 3 if features is None else features.width
@@ -137,7 +154,8 @@ def test_built_in_families_are_served(element: str, monkeypatch: pytest.MonkeyPa
     assert _served(monkeypatch, features, input_valid=torch.tensor([4, 2]), **on_device)
     for M, N in ((9, 9), (300, 300), (4096, 100)):
         x, z = torch.empty(2, M, features.width), torch.empty(2, N, features.width)
-        assert dispatch.fuses("triton", features.kernel, x, z)
+        assert dispatch.fuses("triton", features.kernel, "soft", x, z)
+        assert dispatch.fuses("triton", features.kernel, "worst", x, z)
 
 
 def test_what_is_left_to_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +169,14 @@ def test_what_is_left_to_the_general_way(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not _served(monkeypatch, points, presence=torch.zeros(2, 4))
     assert not _served(monkeypatch, points, impl="chunked")
     assert not _served(monkeypatch, None, temperature=1.0)  # plain Bernoulli: its own kernels
+
+
+def test_large_clouds_are_left_to_what_searches_them() -> None:
+    points = sw.Features(sw.Gaussian(3)).kernel
+    one = torch.zeros(1, 1, 1)
+    assert dispatch.fuses("triton", points, "soft", *2 * [one.expand(1, 2**16, 3)])
+    assert not dispatch.fuses("triton", points, "mean", *2 * [one.expand(1, 2**16, 3)])
+    assert not dispatch.fuses("triton", points, "soft", *2 * [one.expand(4, 2**16, 3)])
 
 
 def test_transforms_see_the_general_operators(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from setwise.kernels.transforms import has_tangent, is_eager
 Engine = Literal["reference", "chunked", "trees", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
+# What becomes of the costs of pairs in a loss by rows; see `triton.small_losses.small_loss`.
+Mode = Literal["soft", "mean", "worst"]
 
 # The oldest release that the kernels are tested with.
 OLDEST_TRITON = (3, 4)
@@ -43,6 +45,13 @@ DENSE_SCORES = 2**20
 # A GPU compares one feature after the other, while its tensor cores multiply many at once.
 # Coordinates are few; more features than these are taken for those of an embedding.
 MOST_COMPARED = 16
+
+
+# From so many pairs on launches are of no account, and the general way may leave pairs out.
+MOST_PAIRS = 2**34
+# Of so many in a set, fused kernels ask each target and output whether they are nearest to each
+# other; the general way sorts.
+MOST_SHARED = 2**28
 
 
 def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
@@ -113,14 +122,15 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
 def fuses(
     impl: Impl,
     blocks: tuple[tuple[str, int, float], ...] | None,
+    mode: Mode,
     target: Tensor,
     logits: Tensor,
     *others: object,
 ) -> bool:
     """Whether `fused_loss` serves such a call; ``blocks`` are `Features.kernel`.
 
-    It is for eager PyTorch and gradients to the logits alone. The ``others`` are whatever else the
-    loss depends on.
+    It is for eager PyTorch and gradients to the logits alone, and for sets that are not so large
+    that launches are of no account. The ``others`` are whatever else the loss depends on.
     """
     if blocks is None or logits.dtype != torch.float32 or not is_eager():
         return False
@@ -129,15 +139,17 @@ def fuses(
         return False
     if has_tangent(target, logits) or choose(impl, target, logits) != "triton":
         return False
-    fused = _triton_module("fused")
-    return bool(fused.serves(blocks, target.shape[1], logits.shape[1], logits.shape[2]))
+    (B, N, F), M = logits.shape, target.shape[1]
+    if B * M * N >= MOST_PAIRS or (mode != "soft" and M * N > MOST_SHARED):
+        return False
+    return bool(_triton_module("fused").serves(blocks, M, N, F))
 
 
 def fused_loss(
     target: Tensor,
     logits: Tensor,
     blocks: tuple[tuple[str, int, float], ...],
-    mode: Literal["soft", "mean", "worst"],
+    mode: Mode,
     again: Callable[[Tensor], Tensor],
     *,
     reduction: str,

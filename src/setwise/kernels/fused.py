@@ -11,20 +11,18 @@ where the host takes longer to start kernels, and a multiplication is left to it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from setwise.kernels import matmul_precision
-from setwise.kernels.dispatch import MOST_COMPARED
+from setwise.kernels.dispatch import MOST_COMPARED, Mode
 from setwise.kernels.transforms import is_array
 from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses
 from setwise.kernels.triton.element import Blocks, Element, describe, numbers_on
 from setwise.kernels.triton.operands import Apart, Operands, bf16x3_parts
 from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
-
-Mode = Literal["soft", "mean", "worst"]
 
 # Features of an element at most: a block of them is held in registers.
 MAX_FEATURES = 1024

@@ -6,13 +6,12 @@ Legend: B sets, N outputs, M targets, F features.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from torch import Tensor
 
 from setwise.arguments import Sets
 from setwise.kernels import dispatch
-from setwise.kernels.dispatch import Impl
+from setwise.kernels.dispatch import Impl, Mode
 from setwise.losses.costs import (
     admissible,
     finish,
@@ -24,7 +23,7 @@ from setwise.losses.costs import (
 
 def row_loss(
     sets: Sets,
-    mode: Literal["soft", "mean", "worst"],
+    mode: Mode,
     general: Callable[[Sets, str], Tensor],
     impl: Impl,
     reduction: str,
@@ -38,8 +37,8 @@ def row_loss(
     Else, and for derivatives that they have not, ``general`` computes it, of sets and a reduction.
     """
     blocks = sets.features.kernel
-    depends = sets.weight, temperature
-    if blocks is None or not dispatch.fuses(impl, blocks, sets.target, sets.logits, *depends):
+    call = mode, sets.target, sets.logits, sets.weight, temperature
+    if blocks is None or not dispatch.fuses(impl, blocks, *call):
         return general(sets, reduction)
     # Sets that cannot be produced must be told apart before the batch is reduced.
     impossible = [lacks_outputs(sets)] if directed else [lacks_outputs(sets), lacks_targets(sets)]
