@@ -17,8 +17,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import compared, plans, points, tiles
+from setwise.kernels.triton import compared, fused_plans, plans, points, tiles
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
+from setwise.kernels.triton.element import describe
 
 CPU = torch.device("cpu")
 N = 4096
@@ -26,7 +27,8 @@ N = 4096
 POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
 TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "INDEX": "*i64"}
-TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
+TYPES |= {"TARGET_VALID": "*u8", "NEAREST": "*i64"}
+TYPES |= {"factor": "fp32", "t": "fp32", "M": "i32", "N": "i32"}
 
 
 class Planned:
@@ -101,9 +103,24 @@ def comparing() -> Iterator[tuple[str, Planned]]:
     yield "more features, backward", Planned(compared._gradients, constants, compared.WARPS, 2)
 
 
+def fused() -> Iterator[tuple[str, Planned]]:
+    """Some launches of fused losses, of elements that have a block of each kind."""
+    blocks = (("bernoulli", 3, 1.0), ("categorical as bernoulli", 5, 1.0))
+    element = describe((("categorical", 80, 1.0), ("square", 4, 0.5), *blocks))
+    F, on, off = sum(element.widths), True, False
+    plan = planned(fused_plans.small_loss, element, 8, 60, 60, F, "worst", *(on,) * 7)
+    yield "small sets", plan.launch
+    layout = (88, 4, off, off)  # width, features compared; neither points nor centred
+    options = (*(on,) * 6, off)
+    yield "prepared", planned(fused_plans.prepare, element, 8, 99, 99, F, *layout, *options).launch
+    yield "nearest", planned(fused_plans.gather, 8, 99, F, "worst", *(on,) * 4).launch
+    shape = (CPU, 1, N, N, 88, 96, torch.float32, "float32")
+    yield "forward, bf16x6", planned(plans.logsumexp, *shape, off, on, on, off, off, on, 4).launch
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
-    plans.launcher = Planned
+    plans.launcher = fused_plans.launcher = Planned
     plans.shared_memory = tiles.shared_memory = lambda device: smem
     results = []
     for kind, F, rows_are_keys, listed in (
@@ -125,6 +142,9 @@ def main() -> None:
             results.append([f"{name}, {kind}, {F} features", *told(kernel)])
     for name, launch in comparing():
         results.append([f"compared, {name}", *told(launch.compiled(capability, "*fp32"))])
+    for name, launch in fused():
+        elements = POINTERS["bf16x6" if "bf16x6" in name else "tf32"]
+        results.append([f"fused, {name}", *told(launch.compiled(capability, elements))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)

@@ -26,6 +26,10 @@ class Bernoulli(Family):
     target_range = (0.0, 1.0)
     target_rule = "must be probabilities in [0, 1]"
 
+    @property
+    def kernel(self) -> tuple[str, float] | None:
+        return ("bernoulli", self.weight) if type(self) is Bernoulli else None
+
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         return logits, _softplus(logits).sum(-1)
 

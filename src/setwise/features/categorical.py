@@ -44,6 +44,13 @@ class Categorical(Family):
                 f"got {self.scored_as!r}"
             )
 
+    @property
+    def kernel(self) -> tuple[str, float] | None:
+        if type(self) is not Categorical:
+            return None
+        by_class = self.scored_as == "categorical"
+        return ("categorical" if by_class else "categorical as bernoulli", self.weight)
+
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         log_p = F.log_softmax(logits, dim=-1)
         if self.scored_as == "categorical":

@@ -120,6 +120,15 @@ class Family(ABC):
         """``m(y)``: [*, N, w] -> [*, N, W], where there is a `curvature`; by default ``y``."""
         return logits
 
+    @property
+    def kernel(self) -> tuple[str, float] | None:
+        """The name that fused kernels know the family by, and the number it has there.
+
+        None for all families but those that they have been written for, and for their subclasses,
+        which may have changed anything: `natural` and `location` serve these.
+        """
+        return None
+
     def cost(self, logits: Tensor, target: Tensor) -> Tensor:
         """``H(x, y)`` of elements that are already paired: [*, w] twice -> [*].
 

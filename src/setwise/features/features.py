@@ -75,6 +75,8 @@ class Features:
         self.plain_bernoulli = (
             len(blocks) == 1 and type(blocks[0]) is Bernoulli and blocks[0].weight == 1.0
         )
+        #: Name, width and number of each block if fused kernels know them all; see `Family.kernel`.
+        self.kernel = _kernel(blocks)
         #: How many numbers of an element, two for an angle, cost the square of a difference.
         self.comparable = sum(_compared(block) for block in blocks)
         #: An allowed target element [F] to stand where there is none; None if it is all zeros.
@@ -236,6 +238,17 @@ class Features:
         """Every block changed by its own family."""
         parts = zip(self.blocks, self.split(elements), strict=True)
         return torch.cat([change(block, part) for block, part in parts], dim=-1)
+
+
+def _kernel(blocks: tuple[Family, ...]) -> tuple[tuple[str, int, float], ...] | None:
+    found = []
+    for block in blocks:
+        kernel = block.kernel
+        if kernel is None:
+            return None
+        name, number = kernel
+        found.append((name, block.width, number))
+    return tuple(found)
 
 
 def _compared(block: Family) -> int:

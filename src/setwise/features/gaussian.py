@@ -32,6 +32,10 @@ class Gaussian(Family):
     def curvature(self) -> float:
         return 1 / (2 * self.scale**2)
 
+    @property
+    def kernel(self) -> tuple[str, float] | None:
+        return ("square", self.weight * self.curvature) if type(self) is Gaussian else None
+
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         return logits / self.scale**2, logits.square().sum(-1) / (2 * self.scale**2)
 

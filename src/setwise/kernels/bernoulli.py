@@ -18,6 +18,7 @@ from torch import Tensor
 from setwise.kernels import matmul_precision
 from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
+from setwise.kernels.transforms import is_array
 from setwise.kernels.triton import engine, plans, points, small_sets
 from setwise.kernels.triton.operands import prepare_operands
 
@@ -67,7 +68,7 @@ class BernoulliSetCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         need_target, need_logits, _, need_weight, *_ = ctx.needs_input_grad
-        if need_weight or torch.is_grad_enabled() or not _is_array(grad):
+        if need_weight or torch.is_grad_enabled() or not is_array(grad):
             return _general_backward(ctx, grad)
         target, logits, _, weight, bias, lse, peaks, ready = ctx.saved_tensors
         d_target = d_logits = operands = None
@@ -182,15 +183,6 @@ def _small_forward(
     terms = (bias, lse) if need_target else (None, None)
     loss = sums if reduction == "none" else sums.sum()
     return loss, (*terms, None, d_logits if need_logits else None), precision, False
-
-
-def _is_array(grad: Tensor) -> bool:
-    """Whether a tensor has memory of its own that a kernel can read; mapped gradients do not."""
-    try:
-        grad.data_ptr()
-    except (NotImplementedError, RuntimeError):
-        return False
-    return True
 
 
 def _factor(reduction: str, sets: int) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +26,8 @@ from setwise.kernels.transforms import has_tangent, is_eager
 Engine = Literal["reference", "chunked", "trees", "triton"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
+# What becomes of the costs of pairs in a loss by rows; see `triton.small_losses.small_loss`.
+Mode = Literal["soft", "mean", "worst"]
 
 # The oldest release that the kernels are tested with.
 OLDEST_TRITON = (3, 4)
@@ -42,6 +45,13 @@ DENSE_SCORES = 2**20
 # A GPU compares one feature after the other, while its tensor cores multiply many at once.
 # Coordinates are few; more features than these are taken for those of an embedding.
 MOST_COMPARED = 16
+
+
+# From so many pairs on launches are of no account, and the general way may leave pairs out.
+MOST_PAIRS = 2**34
+# Of so many in a set, fused kernels ask each target and output whether they are nearest to each
+# other; the general way sorts.
+MOST_SHARED = 2**28
 
 
 def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
@@ -107,6 +117,63 @@ def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | Non
         return None
     engine = choose(impl, target, logits)
     return None if engine == "chunked" else engine
+
+
+def fuses(
+    impl: Impl,
+    blocks: tuple[tuple[str, int, float], ...] | None,
+    mode: Mode,
+    target: Tensor,
+    logits: Tensor,
+    *others: object,
+) -> bool:
+    """Whether `fused_loss` serves such a call; ``blocks`` are `Features.kernel`.
+
+    It is for eager PyTorch and gradients to the logits alone, and for sets that are not so large
+    that launches are of no account. The ``others`` are whatever else the loss depends on.
+    """
+    if blocks is None or logits.dtype != torch.float32 or not is_eager():
+        return False
+    tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return False
+    if has_tangent(target, logits) or choose(impl, target, logits) != "triton":
+        return False
+    (B, N, F), M = logits.shape, target.shape[1]
+    if B * M * N >= MOST_PAIRS or (mode != "soft" and M * N > MOST_SHARED):
+        return False
+    return bool(_triton_module("fused").serves(blocks, M, N, F))
+
+
+def fused_loss(
+    target: Tensor,
+    logits: Tensor,
+    blocks: tuple[tuple[str, int, float], ...],
+    mode: Mode,
+    again: Callable[[Tensor], Tensor],
+    *,
+    reduction: str,
+    both: bool = False,
+    temperature: float | Tensor = 1.0,
+    skip_negligible: bool = True,
+    output_valid: Tensor | None = None,
+    target_valid: Tensor | None = None,
+    weight: Tensor | None = None,
+    share: Tensor | None = None,
+) -> Tensor:
+    """A set loss in the fewest launches; see `fused.Call`, and `fused.FusedLoss` for ``again``."""
+    fused = _triton_module("fused")
+    # Kernels read plain arrays.
+    masks = (_contiguous(t) for t in (output_valid, target_valid, weight, share))
+    call = fused.Call(blocks, mode, both, reduction, temperature, skip_negligible, *masks)
+    loss: Tensor = fused.FusedLoss.apply(
+        logits.contiguous(), target.contiguous(), call, again, torch.is_grad_enabled()
+    )
+    return loss
+
+
+def _contiguous(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
 
 
 def dense_bernoulli_logsumexp(target: Tensor, logits: Tensor) -> Tensor:

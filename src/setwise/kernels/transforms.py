@@ -15,3 +15,12 @@ def is_eager() -> bool:
 def has_tangent(*tensors: Tensor) -> bool:
     """Whether any of these is a dual number of ``torch.autograd.forward_ad``."""
     return any(unpack_dual(tensor).tangent is not None for tensor in tensors)
+
+
+def is_array(tensor: Tensor) -> bool:
+    """Whether a tensor has memory of its own that a kernel can read; mapped ones do not."""
+    try:
+        tensor.data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True

@@ -23,6 +23,15 @@ from setwise.kernels.gather import gather_elements
 from setwise.losses.presence import Presence, too_few_outputs
 
 
+def plain_bernoulli_engine(
+    sets: Sets, temperature: float | Tensor, presence: Presence | None, impl: Impl
+) -> dispatch.Engine | None:
+    """The engine that has a way of its own for set cross entropy of plain Bernoulli elements."""
+    if presence is None and _is_one(temperature) and sets.features.plain_bernoulli:
+        return dispatch.bernoulli_engine(impl, sets.target, sets.logits)
+    return None
+
+
 def set_cross_entropies(
     sets: Sets,
     temperature: float | Tensor,
@@ -31,13 +40,8 @@ def set_cross_entropies(
     reduction: str,
     skip_negligible: bool,
 ) -> Tensor:
-    """Set cross entropy, reduced over the batch; the sets may be of 16 bits."""
-    shortcut = None
-    if presence is None and _is_one(temperature) and sets.features.plain_bernoulli:
-        shortcut = dispatch.bernoulli_engine(impl, sets.target, sets.logits)
-    if shortcut == "triton":
-        return _fused(sets, reduction, skip_negligible)
-    sets = sets.widened()
+    """Set cross entropy, reduced over the batch."""
+    shortcut = plain_bernoulli_engine(sets, temperature, presence, impl)
     if shortcut == "reference" and sets.output_valid is None:
         scores = dispatch.dense_bernoulli_logsumexp(sets.target, sets.logits)
         scores = _zero_unless(sets.target_valid, scores)
@@ -47,9 +51,10 @@ def set_cross_entropies(
     return finish_rows(sets, per_set, presence, reduction)
 
 
-def _fused(sets: Sets, reduction: str, skip_negligible: bool) -> Tensor:
-    weight = sets.weight if sets.target_valid is None else _target_weights(sets)
-    valid = _admissible(sets.output_valid)
+def bernoulli_set_cross_entropies(sets: Sets, reduction: str, skip_negligible: bool) -> Tensor:
+    """That of plain Bernoulli elements by Triton; the sets may be of 16 bits."""
+    weight = sets.weight if sets.target_valid is None else target_weights(sets)
+    valid = admissible(sets.output_valid)
     # Sets that cannot be produced must be told apart before the batch is reduced.
     early = reduction if valid is None else "none"
     loss = dispatch.bernoulli_set_cross_entropy(
@@ -155,7 +160,7 @@ def weighted(sets: Sets, costs: Tensor) -> Tensor:
 
 def mean_over_targets(sets: Sets, costs: Tensor) -> Tensor:
     """The weighted mean [B] of costs [B, M] over the valid targets; 0 if they weigh nothing."""
-    total = _target_weights(sets).sum(dim=-1)
+    total = target_weights(sets).sum(dim=-1)
     return weighted(sets, costs).sum(dim=-1) / total.masked_fill(total == 0, 1.0)
 
 
@@ -212,7 +217,7 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
     return reduce_sets(per_set, sets.lead, reduction)
 
 
-def _target_weights(sets: Sets) -> Tensor:
+def target_weights(sets: Sets) -> Tensor:
     """The weight of each target [B, M], 0 if it is not valid."""
     return weighted(sets, sets.masks()[0].to(sets.compute_dtype()))
 
@@ -235,7 +240,7 @@ def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:
     return costs if valid is None else costs.masked_fill(~valid, 0.0)
 
 
-def _admissible(valid: Tensor | None) -> Tensor | None:
+def admissible(valid: Tensor | None) -> Tensor | None:
     """Which elements may be chosen: the valid ones, or any in a set that has none.
 
     Such sets get their value in `finish`; until then they must only stay finite.
@@ -245,5 +250,5 @@ def _admissible(valid: Tensor | None) -> Tensor | None:
 
 def _barred(bias: Tensor, valid: Tensor | None) -> Tensor:
     """The bias [B, N], -inf where an output is not to be chosen."""
-    admissible = _admissible(valid)
-    return bias if admissible is None else bias.masked_fill(~admissible, -math.inf)
+    allowed = admissible(valid)
+    return bias if allowed is None else bias.masked_fill(~allowed, -math.inf)

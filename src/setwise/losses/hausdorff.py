@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag, is_dtensor
+from setwise.arguments import Reduction, Sets, check_call, check_choice, check_flag, is_dtensor
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
@@ -16,6 +16,7 @@ from setwise.losses.costs import (
     nearest_target_costs,
     weighted,
 )
+from setwise.losses.fused import row_loss
 from setwise.losses.presence import read_presence
 
 if TYPE_CHECKING:
@@ -70,12 +71,18 @@ def hausdorff(
         return sharded.hausdorff(shards, directed, impl, reduction)
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
-    # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
-    per_set = weighted(sets, nearest_output_costs(sets, exists, impl)).amax(dim=-1)
-    if directed:
-        return finish_rows(sets, per_set, exists, reduction)
-    back = nearest_target_costs(sets, impl)
+
+    def general(sets: Sets, reduction: str) -> Tensor:
+        # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
+        per_set = weighted(sets, nearest_output_costs(sets, exists, impl)).amax(dim=-1)
+        if directed:
+            return finish_rows(sets, per_set, exists, reduction)
+        back = nearest_target_costs(sets, impl)
+        if exists is not None:
+            back = back * exists.probabilities()
+        per_set = per_set.maximum(back.amax(dim=-1))
+        return finish_rows(sets, per_set, exists, reduction, lacks_targets(sets))
+
     if exists is not None:
-        back = back * exists.probabilities()
-    per_set = per_set.maximum(back.amax(dim=-1))
-    return finish_rows(sets, per_set, exists, reduction, lacks_targets(sets))
+        return general(sets, reduction)
+    return row_loss(sets, "worst", general, impl, reduction, directed=directed)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call, check_choice, check_flag, is_dtensor
+from setwise.arguments import Reduction, Sets, check_call, check_choice, check_flag, is_dtensor
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
@@ -17,6 +17,7 @@ from setwise.losses.costs import (
     nearest_output_costs,
     nearest_target_costs,
 )
+from setwise.losses.fused import row_loss
 from setwise.losses.presence import read_presence
 
 if TYPE_CHECKING:
@@ -74,8 +75,14 @@ def set_average(
         return sharded.set_average(shards, directed, impl, reduction)
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
-    per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
-    if directed:
-        return finish_rows(sets, per_set, exists, reduction)
-    back = mean_over_outputs(sets, nearest_target_costs(sets, impl), exists)
-    return finish_rows(sets, per_set + back, exists, reduction, lacks_targets(sets))
+
+    def general(sets: Sets, reduction: str) -> Tensor:
+        per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
+        if directed:
+            return finish_rows(sets, per_set, exists, reduction)
+        back = mean_over_outputs(sets, nearest_target_costs(sets, impl), exists)
+        return finish_rows(sets, per_set + back, exists, reduction, lacks_targets(sets))
+
+    if exists is not None:
+        return general(sets, reduction)
+    return row_loss(sets, "mean", general, impl, reduction, directed=directed)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from setwise.arguments import (
     Reduction,
+    Sets,
     check_call,
     check_choice,
     check_flag,
@@ -17,7 +18,12 @@ from setwise.arguments import (
 )
 from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
-from setwise.losses.costs import set_cross_entropies
+from setwise.losses.costs import (
+    bernoulli_set_cross_entropies,
+    plain_bernoulli_engine,
+    set_cross_entropies,
+)
+from setwise.losses.fused import row_loss
 from setwise.losses.presence import read_presence
 
 if TYPE_CHECKING:
@@ -121,7 +127,24 @@ def set_cross_entropy(
         return sharded.set_cross_entropy(shards, temperature, impl, reduction, skip_negligible)
     sets = check_call(*given, widen=False)
     exists = read_presence(presence, presence_weight, input, sets)
-    return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)
+    if plain_bernoulli_engine(sets, temperature, exists, impl) == "triton":
+        return bernoulli_set_cross_entropies(sets, reduction, skip_negligible)
+    sets = sets.widened()
+
+    def general(sets: Sets, reduction: str) -> Tensor:
+        return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)
+
+    if exists is not None:
+        return general(sets, reduction)
+    return row_loss(
+        sets,
+        "soft",
+        general,
+        impl,
+        reduction,
+        temperature=temperature,
+        skip_negligible=skip_negligible,
+    )
 
 
 def _check_temperature(temperature: float | Tensor) -> float | Tensor:

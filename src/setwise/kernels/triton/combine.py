@@ -16,6 +16,7 @@ from setwise.kernels.triton.weights import (
     logarithm,
     lse_for_backward,
     store_terms,
+    store_weight,
     weighted_sum,
 )
 
@@ -31,7 +32,8 @@ def logsumexp(
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
     that is summed has CENTRE[b] added to it; LSE is then for gradients, see `lse_for_backward`.
     With BASE_2 PARTIAL and LSE are in bits. With TERMED, PARTIAL holds the TERMS of all splits,
-    [split, b, 2, i]; those of the whole are stored, and the LSE in natural units.
+    [split, b, 2, i]; those of the whole are stored, and the LSE in natural units. If it is also
+    SUMMED, it is the weight of `weights.store_weight` that is stored, and the LSE as it comes.
     """
     blocks = tl.cdiv(M, BLOCK)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -50,15 +52,17 @@ def logsumexp(
             below += tl.load(here + M, mask=i < M, other=0.0)
         total += exponential(below, BASE_2)
     lse = anchor + logarithm(total, BASE_2)
-    if TERMED:
-        store_terms(TERMS + b * 2 * M, anchor, logarithm(total, BASE_2), i, M)
-        lse = lse * LN_2 if BASE_2 else lse
     if SUMMED:
         centre = tl.load(CENTRE + b) if CENTRED else 0.0
         nats = lse * LN_2 if BASE_2 else lse
         summed = weighted_sum(nats + centre, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
+        if TERMED:
+            lse = store_weight(TERMS + b * M, WEIGHT + b * M, anchor, total, i, M, WEIGHTED, BASE_2)
         lse = lse_for_backward(lse)
+    elif TERMED:
+        store_terms(TERMS + b * 2 * M, anchor, logarithm(total, BASE_2), i, M)
+        lse = lse * LN_2 if BASE_2 else lse
     tl.store(LSE + b * M + i, lse, mask=i < M)
 
 

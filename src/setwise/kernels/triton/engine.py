@@ -18,6 +18,7 @@ from torch import Tensor
 from setwise.kernels import matmul_precision
 from setwise.kernels.triton import plans, points
 from setwise.kernels.triton.operands import (
+    Apart,
     Operands,
     operand_dtype,
     padded_buffers,
@@ -47,13 +48,16 @@ def logsumexp_loop(
     base_2: bool = False,
     terms: Tensor | None = None,
     sharpness: Tensor | None = None,
+    apart: Apart | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Logsumexp [B, M] and peaks, see `operations`; queries are the rows of the ``operands``.
 
     With a ``factor`` also ``factor sum_i weight_i (lse_i + centre)`` of some queries each, [B,
     blocks]; the ``centre`` [B] is 0 if there is none. The logsumexp is then for gradients, see
     `weights.lse_for_backward`. With ``base_2`` logsumexp and peaks are in bits. ``terms`` are where
-    those of `operations.logsumexp` go.
+    those of `operations.logsumexp` go, or with a factor the weights of `weights.store_weight`: then
+    the logsumexp of points is in bits. Features that are ``apart`` add to the scores, but not of
+    points, whose first features are compared if there is a ``sharpness``.
     """
     (B, M, F), N = queries.shape, keys.shape[1]
     peaks = None
@@ -63,7 +67,7 @@ def logsumexp_loop(
     launch, grid, _, splits, per_split, *_ = plans.logsumexp(
         queries.device, B, M, N, F, *width_and_type(operands, queries, precision), precision,
         peaks is not None, factor is not None, weight is not None, centre is not None, base_2,
-        terms is not None, 0 if sharpness is None else sharpness.shape[1],
+        terms is not None, _compared(sharpness, apart),
     )  # fmt: skip
     lse = torch.empty((B, M) if splits == 1 else (splits, B, M), device=queries.device)
     partial = terms
@@ -78,7 +82,7 @@ def logsumexp_loop(
     tail = (per_split, B, multiplier)
     elements: tuple[Tensor, ...]
     if F <= points.MAX_FEATURES:
-        elements = queries, operands.columns
+        elements = operands.rows, operands.columns
         options = (weights, lse if sums is None else sums, lse if sharpness is None else sharpness)
         launch(
             grid, (*elements, bias, lse, *options, told), (M, N, operands.columns.shape[2], *tail)
@@ -87,7 +91,9 @@ def logsumexp_loop(
         recorded = lse if peaks is None else peaks
         options = (weights, centres, lse if sums is None else sums)
         elements = operands.rows, operands.columns, operands.not_bf16
-        launch(grid, (*elements, bias, lse, recorded, *options, told), (M, N, *tail))
+        beside, strides = _beside(apart, lse)
+        tensors = (*elements, bias, lse, recorded, *options, told, *beside)
+        launch(grid, tensors, (M, N, *tail, *strides))
     if splits == 1:
         return lse, peaks, sums
     in_bits = base_2 or (terms is not None and F <= points.MAX_FEATURES)
@@ -106,6 +112,46 @@ def logsumexp_loop(
         (M, B, splits, multiplier),
     )  # fmt: skip
     return whole, peaks, sums
+
+
+def argmax(
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    operands: Operands,
+    precision: str,
+    sharpness: Tensor | None = None,
+    apart: Apart | None = None,
+) -> Tensor:
+    """``argmax_j score_ij``, shape [B, M]; queries are the rows of the ``operands``."""
+    (B, M, F), N = queries.shape, keys.shape[1]
+    index = torch.empty(B, M, dtype=torch.long, device=queries.device)
+    launch, grid = plans.argmax(
+        queries.device, B, M, N, F, *width_and_type(operands, queries, precision), precision,
+        _compared(sharpness, apart),
+    )  # fmt: skip
+    tensors: tuple[Tensor, ...] = (operands.rows, operands.columns, bias, index)
+    if F <= points.MAX_FEATURES:
+        unread = bias
+        tensors = (*tensors, unread if sharpness is None else sharpness)
+        launch(grid, tensors, (M, N, operands.columns.shape[2]))
+    else:
+        beside, strides = _beside(apart, bias)
+        launch(grid, (*tensors, *beside), (M, N, B, *strides))
+    return index
+
+
+def _compared(sharpness: Tensor | None, apart: Apart | None) -> int:
+    """How many features are."""
+    sharpness = sharpness if apart is None else apart.sharpness
+    return 0 if sharpness is None else sharpness.shape[1]
+
+
+def _beside(apart: Apart | None, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, int]]:
+    """Features that are apart and their sharpness, and the strides of their columns."""
+    if apart is None:
+        return (unread, unread, unread), (0, 0)
+    return apart, (apart.rows.shape[2], apart.columns.shape[2])
 
 
 class BernoulliForward(NamedTuple):
@@ -219,6 +265,8 @@ def gradients(
     total: Total | None = None,
     termed: bool = False,
     sharpness: Tensor | None = None,
+    apart: Apart | None = None,
+    d_apart: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the rows, and of the bias if they are keys; see `matmul.gradients`.
 
@@ -230,7 +278,8 @@ def gradients(
     `matmul_precision.dot_precision` now; ``dtype`` is that of the result, by default that of the
     rows. With ``sigmoid`` there is no gradient of the bias. A ``total`` of something else is formed
     on the way. Of points, the lse is ``termed`` if it is that of `operations.logsumexp`, and if
-    there is a ``sharpness`` their first features are compared.
+    there is a ``sharpness`` their first features are compared. Of more features, others may be
+    ``apart``; their gradient goes to ``d_apart`` [B, rows, D].
     """
     (B, n_a, F), n_c, device = rows.shape, columns.shape[1], rows.device
     scale, scale_set, factor = incoming
@@ -244,7 +293,7 @@ def gradients(
     plan = plans.gradients(
         device, B, n_a, n_c, F, *width_and_type(operands, rows, precision), precision,
         rows_are_keys, sigmoid, scale is None, weight is not None, peaks is not None, base_2,
-        total is not None, termed, 0 if sharpness is None else sharpness.shape[1],
+        total is not None, termed, _compared(sharpness, apart),
     )  # fmt: skip
     splits, panels = plan.splits, plan.panels
     result = torch.empty(B, n_a, F, device=device, dtype=dtype)
@@ -266,7 +315,7 @@ def gradients(
     if F <= points.MAX_FEATURES:
         plan.launch(
             plan.grid,
-            (rows, operands.columns, *terms, *written, *sums,
+            (operands.rows, operands.columns, *terms, *written, *sums,
              unread if sharpness is None else sharpness),
             (n_a, n_c, operands.columns.shape[2], *tail, parts),
         )  # fmt: skip
@@ -281,9 +330,16 @@ def gradients(
             visits = tiles_to_visit(kept, M, N, F, plan.tiles, rows_are_keys, plan.per_split)
         options = (*terms, largest, *visits)
         if panels is None:
-            tensors = (*operands, *options, *written, *sums)
-            plan.launch(plan.grid, tensors, (n_a, n_c, *tail, parts))
+            beside, strides = _beside(apart, unread)
+            pulls = unread if d_apart is None else d_apart
+            if d_apart is not None and splits > 1:
+                pulls = torch.empty(splits, *d_apart.shape, device=device)
+            tensors = (*operands, *options, *written, *sums, *beside, pulls)
+            plan.launch(plan.grid, tensors, (n_a, n_c, *tail, parts, *strides))
+            if d_apart is not None and splits > 1:
+                torch.sum(pulls, dim=0, out=d_apart)
         else:
+            assert apart is None
             firsts = _panel_by_panel(plan, panels, operands, options, written, (n_a, n_c, *tail))
     for first in firsts:
         if splits > 1:

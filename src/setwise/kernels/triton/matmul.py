@@ -10,7 +10,16 @@ import triton
 import triton.language as tl
 
 from setwise.kernels.triton.bf16x6 import all_bf16, dot_bf16x6, split_bf16x3
-from setwise.kernels.triton.scores import first_features, scores, tile, tiles
+from setwise.kernels.triton.scores import (
+    MAX_COMPARED,
+    add_compared,
+    add_pulls,
+    first_features,
+    scores,
+    store_pulls,
+    tile,
+    tiles,
+)
 from setwise.kernels.triton.weights import (
     FLOAT16_SCALE,
     LN_2,
@@ -26,6 +35,7 @@ from setwise.kernels.triton.weights import (
     store_gradient,
     store_terms,
     store_total,
+    store_weight,
     term,
     weighted_sum,
     weights_of_scores,
@@ -42,12 +52,12 @@ MIN_COLUMNS = tl.constexpr(16)
 
 @triton.jit
 def logsumexp(
-    Q, K, NOT_BF16, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, TERMS,
-    M, N, keys_per_split, batch, factor,
+    Q, K, NOT_BF16, BIAS, LSE, PEAKS, WEIGHT, CENTRE, LOSS, TERMS, Q_APART, K_APART, SHARPNESS,
+    M, N, keys_per_split, batch, factor, q_stride, k_stride,
     RECORDED: tl.constexpr, SUMMED: tl.constexpr, WEIGHTED: tl.constexpr, CENTRED: tl.constexpr,
-    TERMED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
-    BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr,
-    BASE_2: tl.constexpr,
+    TERMED: tl.constexpr, F: tl.constexpr, D: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    EVEN: tl.constexpr, BASE_2: tl.constexpr,
 ):  # fmt: skip
     """``LSE[split, b, i] = logsumexp_j(Q[b, i] . K[b, j] + BIAS[b, j])``, j in a split.
 
@@ -56,7 +66,10 @@ def logsumexp(
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and with CENTRED the LSE
     that is summed has CENTRE[b] added to it; LSE is then for gradients, see `lse_for_backward`.
-    With TERMED, TERMS [split, b, 2, i] gets the LSE and what was lost when it was rounded.
+    With TERMED, TERMS [split, b, 2, i] gets the LSE and what was lost when it was rounded; if also
+    SUMMED, TERMS [b, i] gets the weight of `weights.store_weight`.
+
+    Another D features, in the columns Q_APART and K_APART, are compared: `scores.add_compared`.
 
     EVEN says that no tile reaches beyond the last key. With BASE_2, LSE and PEAKS are in bits (LOSS
     is not), which takes one operation less for each pair.
@@ -69,6 +82,8 @@ def logsumexp(
     b = (tl.program_id(0) // blocks).to(tl.int64)
     block = tl.program_id(0) % blocks
     Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
+    Q_APART, K_APART = Q_APART + b * D * q_stride, K_APART + b * D * k_stride
+    SHARPNESS += b * D
     PEAKS += 2 * b * tl.cdiv(M, PEAK_QUERIES) * tl.cdiv(N, PEAK_KEYS)
     start = split * keys_per_split
     end = tl.minimum(start + keys_per_split, N)
@@ -76,33 +91,38 @@ def logsumexp(
     last = tl.minimum(first + BLOCK_A, M)
     if PRECISION == "float32" and all_bf16(NOT_BF16 + b * M, first, last):
         top, total = _logsumexp(
-            Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
-            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, EVEN, BASE_2, True,
+            Q, K, BIAS, PEAKS, Q_APART, K_APART, SHARPNESS,
+            M, N, batch, block, start, end, q_stride, k_stride,
+            RECORDED, F, D, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, EVEN, BASE_2, True,
         )  # fmt: skip
     else:
         top, total = _logsumexp(
-            Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
-            RECORDED, F, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, EVEN, BASE_2, False,
+            Q, K, BIAS, PEAKS, Q_APART, K_APART, SHARPNESS,
+            M, N, batch, block, start, end, q_stride, k_stride,
+            RECORDED, F, D, BLOCK_A, BLOCK_C, BLOCK_F, PEAK_KEYS, PRECISION, EVEN, BASE_2, False,
         )  # fmt: skip
     lse = top + logarithm(total, BASE_2)
     i = block * BLOCK_A + tl.arange(0, BLOCK_A)
-    if TERMED:
-        store_terms(TERMS + (split * batch + b) * 2 * M, top, logarithm(total, BASE_2), i, M)
     if SUMMED:
         centre = tl.load(CENTRE + b) if CENTRED else 0.0
         nats = lse * LN_2 if BASE_2 else lse
         summed = weighted_sum(nats + centre, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
+        if TERMED:
+            lse = store_weight(TERMS + b * M, WEIGHT + b * M, top, total, i, M, WEIGHTED, BASE_2)
         lse = lse_for_backward(lse)
+    elif TERMED:
+        store_terms(TERMS + (split * batch + b) * 2 * M, top, logarithm(total, BASE_2), i, M)
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
 
 
 @triton.jit
 def _logsumexp(
-    Q, K, BIAS, PEAKS, M, N, batch, block, start, end,
-    RECORDED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
-    BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr,
-    BASE_2: tl.constexpr, IS_BF16: tl.constexpr,
+    Q, K, BIAS, PEAKS, Q_APART, K_APART, SHARPNESS,
+    M, N, batch, block, start, end, q_stride, k_stride,
+    RECORDED: tl.constexpr, F: tl.constexpr, D: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, PEAK_KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    EVEN: tl.constexpr, BASE_2: tl.constexpr, IS_BF16: tl.constexpr,
 ):  # fmt: skip
     """The loop of a block of queries over the keys from start to end of their set.
 
@@ -133,6 +153,9 @@ def _logsumexp(
             Q, K, i, j, i < M, (j < end) | EVEN, stride_q, stride_k, q_high, q_middle, q_low, False,
             F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, IS_BF16,
         )  # fmt: skip
+        s = add_compared(
+            s, Q_APART, K_APART, SHARPNESS, i, j, i < M, j < end, q_stride, k_stride, D
+        )
         if BASE_2:
             s = s * LOG2_E + (bias * LOG2_E)[None, :]
         else:
@@ -163,12 +186,14 @@ def _logsumexp(
 @triton.jit(do_not_specialize=["parts"])
 def gradients(
     A, C, C_T, NOT_BF16, ALPHA, GAMMA, SCALE, WEIGHT, LARGEST, LIST, COUNT, DA, DBIAS, PARTS, TOTAL,
-    n_a, n_c, columns_per_split, batch, scale_set, factor, parts,
+    A_APART, C_APART, SHARPNESS, DAPART,
+    n_a, n_c, columns_per_split, batch, scale_set, factor, parts, a_stride, c_stride,
     ROWS_ARE_KEYS: tl.constexpr, SIGMOID: tl.constexpr, UNIT: tl.constexpr, WEIGHTED: tl.constexpr,
     WHOLE: tl.constexpr, TOTALLED: tl.constexpr, TRANSPOSED: tl.constexpr, SCALED: tl.constexpr,
-    LISTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr,
-    BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, HALVES: tl.constexpr, F_PADDED: tl.constexpr,
-    PRECISION: tl.constexpr, EVEN: tl.constexpr, BASE_2: tl.constexpr, QUERIES: tl.constexpr,
+    LISTED: tl.constexpr, F: tl.constexpr, D: tl.constexpr, BLOCK_A: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, HALVES: tl.constexpr,
+    F_PADDED: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr, BASE_2: tl.constexpr,
+    QUERIES: tl.constexpr,
 ):  # fmt: skip
     """Gradient of one side, whose elements A are the rows.
 
@@ -210,7 +235,8 @@ def gradients(
 
     EVEN says that no tile reaches beyond the last column. With BASE_2 the lse is in bits.
 
-    With TOTALLED also ``TOTAL = sum PARTS``, whatever becomes of the program: see `store_total`.
+    Another D features, of `scores.add_compared`, get their gradient in DAPART [b, a, D]. With
+    TOTALLED also ``TOTAL = sum PARTS``, whatever becomes of the program: see `store_total`.
     """
     if TOTALLED:
         store_total(PARTS, TOTAL, parts)
@@ -220,6 +246,8 @@ def gradients(
     ALPHA, GAMMA = ALPHA + b * n_a, GAMMA + b * n_c
     stride_a = tl.cast(batch, tl.int64) * n_a * F_PADDED
     C_T += b * n_c * F
+    A_APART, C_APART = A_APART + b * D * a_stride, C_APART + b * D * c_stride
+    SHARPNESS += b * D
     factor = set_grad(SCALE, b * scale_set, factor, UNIT)
     WEIGHT += b * (n_c if ROWS_ARE_KEYS else n_a)
     a = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
@@ -240,11 +268,11 @@ def gradients(
         listed = tl.program_id(0) * tl.num_programs(1) + split
         LIST += listed.to(tl.int64) * tl.cdiv(columns_per_split, BLOCK_C)
         COUNT += listed
-    sums, upper, weight = _gradients(
-        A, C, C_T, ALPHA, GAMMA, WEIGHT, LIST, COUNT,
-        a, d, n_a, n_c, start, end, batch, largest,
+    sums, upper, weight, pulls = _gradients(
+        A, C, C_T, ALPHA, GAMMA, WEIGHT, LIST, COUNT, A_APART, C_APART, SHARPNESS,
+        a, d, n_a, n_c, start, end, batch, largest, a_stride, c_stride,
         ROWS_ARE_KEYS, WEIGHTED, TRANSPOSED, SCALED, LISTED,
-        F, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, F_PADDED, PRECISION, EVEN, BASE_2,
+        F, D, BLOCK_A, BLOCK_C, BLOCK_F, BLOCK_D, HALVES, F_PADDED, PRECISION, EVEN, BASE_2,
         QUERIES == "bf16",
     )  # fmt: skip
     if SCALED:
@@ -272,23 +300,27 @@ def gradients(
             upper, weight, g, A, DA + at * F, a, a_ok, d + BLOCK_D, stride_a,
             SIGMOID and WHOLE, ROWS_ARE_KEYS, F, F_PADDED, PRECISION,
         )  # fmt: skip
+    if D > 0:
+        tl.static_assert(ROWS_ARE_KEYS and not SCALED)  # queries would be divided by their weight
+        store_pulls(DAPART + at * D, pulls, factor, SHARPNESS, a, a_ok, D)
     if not (SIGMOID and WHOLE):
         tl.store(DBIAS + at + a, weight, mask=a_ok)
 
 
 @triton.jit
 def _gradients(
-    A, C, C_T, ALPHA, GAMMA, WEIGHT, LIST, COUNT,
-    a, d, n_a, n_c, start, end, batch, largest,
+    A, C, C_T, ALPHA, GAMMA, WEIGHT, LIST, COUNT, A_APART, C_APART, SHARPNESS,
+    a, d, n_a, n_c, start, end, batch, largest, a_stride, c_stride,
     ROWS_ARE_KEYS: tl.constexpr, WEIGHTED: tl.constexpr, TRANSPOSED: tl.constexpr,
-    SCALED: tl.constexpr, LISTED: tl.constexpr, F: tl.constexpr, BLOCK_A: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr, HALVES: tl.constexpr,
-    F_PADDED: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr, BASE_2: tl.constexpr,
-    IS_BF16: tl.constexpr,
+    SCALED: tl.constexpr, LISTED: tl.constexpr, F: tl.constexpr, D: tl.constexpr,
+    BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr,
+    HALVES: tl.constexpr, F_PADDED: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr,
+    BASE_2: tl.constexpr, IS_BF16: tl.constexpr,
 ):  # fmt: skip
     """The loop of the rows a over the columns from start to end of their set.
 
-    Sums of the features d and, if there are two HALVES, of the next BLOCK_D; and of the weights.
+    Sums of the features d and, if there are two HALVES, of the next BLOCK_D; of the weights; and of
+    the differences of the D features that are compared.
     """
     C_IS_BF16: tl.constexpr = IS_BF16 and ROWS_ARE_KEYS
     A_IS_BF16: tl.constexpr = IS_BF16 and not ROWS_ARE_KEYS
@@ -305,6 +337,7 @@ def _gradients(
     upper = sums
     weight = tl.zeros([BLOCK_A], tl.float32)
     weights = tl.zeros([BLOCK_A, MIN_COLUMNS], tl.float32)
+    pulls = tl.zeros([BLOCK_A, MAX_COMPARED], tl.float32)
     if LISTED:
         first, last = 0, tl.load(COUNT)
         upcoming = tl.load(LIST, mask=last > 0, other=0)
@@ -324,10 +357,12 @@ def _gradients(
             A, C, a, c, a_ok, c_ok, stride_a, stride_c, a_high, a_middle, a_low, ROWS_ARE_KEYS,
             F_PADDED, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, IS_BF16,
         )  # fmt: skip
+        s = add_compared(s, A_APART, C_APART, SHARPNESS, a, c, a_ok, c < end, a_stride, c_stride, D)
         p = weights_of_scores(
             s, alpha, gamma, WEIGHT, c, c_ok, largest,
             ROWS_ARE_KEYS, WEIGHTED, SCALED, BASE_2, F_PADDED,
         )  # fmt: skip
+        pulls = add_pulls(pulls, p, A_APART, C_APART, a, c, a_ok, c < end, a_stride, c_stride, D)
         if PRECISION == "float32":
             if not (BLOCK_D == BLOCK_F and F_PADDED <= BLOCK_F):
                 c_high, c_middle, c_low = tiles(
@@ -358,39 +393,4 @@ def _gradients(
             sums = tl.dot(rounded, second, sums, input_precision=PRECISION)
     if PRECISION != "float32":
         weight = tl.max(weights, 1)  # all columns are the same
-    return sums, upper, weight
-
-
-@triton.jit
-def argmax(
-    Q, K, BIAS, INDEX, M, N, batch,
-    F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    """``INDEX[b, i] = argmax_j(Q[b, i] . K[b, j] + BIAS[b, j])``, the first of equals.
-
-    Where PRECISION is "float32", Q and K are the parts of queries and keys (`bf16x6`), and F is
-    padded.
-    """
-    blocks = tl.cdiv(M, BLOCK_A)
-    b = (tl.program_id(0) // blocks).to(tl.int64)
-    Q, K, BIAS = Q + b * M * F, K + b * N * F, BIAS + b * N
-    stride_q, stride_k = tl.cast(batch, tl.int64) * M * F, tl.cast(batch, tl.int64) * N * F
-    i = tl.program_id(0) % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
-    q_high, q_middle, q_low = first_features(Q, i, i < M, stride_q, F, BLOCK_F, PRECISION, False)
-    best = tl.full([BLOCK_A], float("-inf"), tl.float32)
-    where = tl.zeros([BLOCK_A], tl.int32)
-    for j0 in range(0, N, BLOCK_C):
-        j = j0 + tl.arange(0, BLOCK_C)
-        bias = term(BIAS, j, j < N, False)
-        s, _, _, _ = scores(
-            Q, K, i, j, i < M, j < N, stride_q, stride_k, q_high, q_middle, q_low, False,
-            F, BLOCK_A, BLOCK_C, BLOCK_F, PRECISION, False,
-        )  # fmt: skip
-        s += bias[None, :]
-        s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
-        top = tl.max(s, 1)
-        first = tl.min(tl.where(s == top[:, None], j[None, :], 2147483647), 1)
-        where = tl.where(top > best, first, where)
-        best = tl.maximum(best, top)
-    tl.store(INDEX + b * M + i, where.to(tl.int64), mask=i < M)
+    return sums, upper, weight, pulls

@@ -29,6 +29,18 @@ class Operands(NamedTuple):
         return Operands(self.columns, self.rows, self.rows, self.not_bf16)
 
 
+class Apart(NamedTuple):
+    """Features that are compared beside those that are multiplied, in columns [B, D, any]."""
+
+    rows: Tensor
+    columns: Tensor
+    sharpness: Tensor  # [B, D]
+
+    def swapped(self) -> Apart:
+        """Those of the transposed score matrix."""
+        return Apart(self.columns, self.rows, self.sharpness)
+
+
 def prepare_operands(
     rows: Tensor,
     columns: Tensor,

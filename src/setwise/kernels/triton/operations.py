@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import matmul_precision
-from setwise.kernels.triton import compared, engine, plans, points
+from setwise.kernels.triton import compared, engine, points
 from setwise.kernels.triton.operands import prepare_operands
 from setwise.kernels.triton.skipping import peaks_shape
 
@@ -91,23 +91,10 @@ def logsumexp_backward(
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None = None) -> Tensor:
     """``argmax_j score_ij``, shape [B, M]."""
     queries, keys, bias = queries.contiguous(), keys.contiguous(), bias.contiguous()
-    (B, M, F), N = queries.shape, keys.shape[1]
     if sharpness is not None:
         sharpness = sharpness.contiguous()
-        if F > points.MAX_FEATURES:
+        if queries.shape[2] > points.MAX_FEATURES:
             return compared.argmax(queries, keys, bias, sharpness)
-    index = torch.empty(B, M, dtype=torch.long, device=queries.device)
     precision = matmul_precision.dot_precision(queries.dtype)
     operands = prepare_operands(queries, keys, precision, rows_are_keys=False)
-    launch, grid = plans.argmax(
-        queries.device, B, M, N, F, *engine.width_and_type(operands, queries, precision), precision,
-        0 if sharpness is None else sharpness.shape[1],
-    )  # fmt: skip
-    tensors: tuple[Tensor, ...] = (operands.rows, operands.columns, bias, index)
-    if F <= points.MAX_FEATURES:
-        unread = bias
-        tensors = (*tensors, unread if sharpness is None else sharpness)
-        launch(grid, tensors, (M, N, operands.columns.shape[2]))
-    else:
-        launch(grid, tensors, (M, N, B))
-    return index
+    return engine.argmax(queries, keys, bias, operands, precision, sharpness)

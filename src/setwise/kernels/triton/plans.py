@@ -21,6 +21,7 @@ from setwise.kernels.triton import (
     points,
     preparation,
     rounding,
+    search,
     small_sets,
 )
 from setwise.kernels.triton.bf16x6 import padded_features
@@ -194,7 +195,8 @@ def logsumexp(
     else:
         kernel = matmul.logsumexp
         constants = {"RECORDED": recorded, **constants, "CENTRED": summed and centred}
-        constants |= {"TERMED": termed, "F": f_padded, **blocks, "BLOCK_F": tiles.f}
+        constants |= {"TERMED": termed, "F": f_padded, "D": compared, **blocks}
+        constants |= {"BLOCK_F": tiles.f}
         constants |= {"PEAK_KEYS": peak_keys, "PRECISION": precision}
         constants |= {"EVEN": even, "BASE_2": base_2}
     launch = launcher(kernel, constants, tiles.warps, tiles.stages)
@@ -252,8 +254,9 @@ def argmax(
         kernel = points.argmax
         constants = {"F": F, "D": compared, **constants}
     else:
-        kernel = matmul.argmax
-        constants = {"F": f_padded, **constants, "BLOCK_F": tiles.f, "PRECISION": precision}
+        kernel = search.argmax
+        constants = {"F": f_padded, "D": compared, **constants}
+        constants |= {"BLOCK_F": tiles.f, "PRECISION": precision}
     launch = launcher(kernel, constants, tiles.warps, tiles.stages)
     return Plan(launch, (blocks_in(M, tiles.a) * B, 1, 1))
 
@@ -311,6 +314,7 @@ def gradients(
             "SCALED": dtype == torch.float16,
             "LISTED": listed,
             "F": F,
+            "D": compared,
             "BLOCK_A": tiles.a,
             "BLOCK_C": tiles.c,
             "BLOCK_F": tiles.f,

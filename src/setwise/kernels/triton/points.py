@@ -23,6 +23,7 @@ from setwise.kernels.triton.weights import (
     set_grad,
     store_terms,
     store_total,
+    store_weight,
     term,
     weighted_sum,
 )
@@ -120,7 +121,8 @@ def logsumexp(
 
     With SUMMED, LOSS [b, block of i] gets ``factor sum_i WEIGHT_i LSE_i``, and LSE is for
     gradients, see `lse_for_backward`. EVEN says that no tile reaches beyond the last key. With
-    TERMED, TERMS [split, b, 2, i] gets the LSE in bits and what was lost when it was rounded.
+    TERMED, TERMS [split, b, 2, i] gets the LSE in bits and what was lost when it was rounded; if
+    also SUMMED, LSE is in bits, and TERMS [b, i] the weight of `weights.store_weight`.
 
     The first D features are compared: they add ``-SHARPNESS[b, f] (Q[b, i, f] - K[b, j, f])^2``.
 
@@ -167,13 +169,15 @@ def logsumexp(
             F, D, BLOCK_A, BLOCK_C, STAGES, EVEN,
         )  # fmt: skip
         total = tl.where(sound, total, again)
-    if TERMED:
-        store_terms(TERMS + (split * batch + b) * 2 * M, anchor, tl.log2(total), i, M)
     lse = (anchor + tl.log2(total)) * LN_2
     if SUMMED:
         summed = weighted_sum(lse, WEIGHT + b * M, i, i < M, WEIGHTED)
         tl.store(LOSS + tl.program_id(0), factor * summed)
+        if TERMED:
+            lse = store_weight(TERMS + b * M, WEIGHT + b * M, anchor, total, i, M, WEIGHTED, True)
         lse = lse_for_backward(lse)
+    elif TERMED:
+        store_terms(TERMS + (split * batch + b) * 2 * M, anchor, tl.log2(total), i, M)
     tl.store(LSE + (split * batch + b) * M + i, lse, mask=i < M)
 
 

@@ -12,6 +12,9 @@ import triton.language as tl
 
 from setwise.kernels.triton.bf16x6 import add_dot_bf16x6
 
+# Features at most that are compared beside a product.
+MAX_COMPARED = tl.constexpr(16)
+
 
 @triton.jit
 def tile(X, i, f, i_ok, F: tl.constexpr, EVEN: tl.constexpr):
@@ -86,3 +89,41 @@ def scores(
                 s = tl.dot(left, tl.trans(right), s, input_precision=PRECISION)
         high, middle, low = a_high, a_middle, a_low
     return s, high, middle, low
+
+
+@triton.jit
+def add_compared(
+    s, A, C, SHARPNESS, a, c, a_ok, c_ok, stride_a, stride_c, D: tl.constexpr
+):  # fmt: skip
+    """``s - sum_f SHARPNESS_f (A_fa - C_fc)^2`` of D features in columns of that stride.
+
+    A difference has to be formed before it is squared, or terms would cancel: by multiply-adds, and
+    of a pair the same to the bit whichever is the row.
+    """
+    for f in tl.static_range(0, D):
+        x = tl.load(A + f * stride_a + a, mask=a_ok, other=0.0)
+        y = tl.load(C + f * stride_c + c, mask=c_ok, other=0.0)
+        apart = x[:, None] - y[None, :]
+        s -= (tl.load(SHARPNESS + f) * apart) * apart
+    return s
+
+
+@triton.jit
+def add_pulls(pulls, p, A, C, a, c, a_ok, c_ok, stride_a, stride_c, D: tl.constexpr):
+    """``pulls + sum_c p_ac (A_fa - C_fc)`` of the features f that are compared."""
+    slot = tl.arange(0, MAX_COMPARED)
+    for f in tl.static_range(0, D):
+        x = tl.load(A + f * stride_a + a, mask=a_ok, other=0.0)
+        y = tl.load(C + f * stride_c + c, mask=c_ok, other=0.0)
+        pull = tl.sum(p * (x[:, None] - y[None, :]), 1)
+        pulls += tl.where((slot == f)[None, :], pull[:, None], 0.0)
+    return pulls
+
+
+@triton.jit
+def store_pulls(DA, pulls, factor, SHARPNESS, a, a_ok, D: tl.constexpr):
+    """The gradient that `add_pulls` has summed up, in rows of D."""
+    f = tl.arange(0, MAX_COMPARED)
+    slope = -2.0 * factor * tl.load(SHARPNESS + f, mask=f < D, other=0.0)
+    here = DA + a[:, None] * D + f[None, :]
+    tl.store(here, pulls * slope[None, :], mask=a_ok[:, None] & (f < D)[None, :])

@@ -85,6 +85,21 @@ def store_terms(TERMS, top, above, i, M):
 
 
 @triton.jit
+def store_weight(GIVEN, WEIGHT, top, total, i, M, WEIGHTED: tl.constexpr, BASE_2: tl.constexpr):
+    """The lse as it is rounded, of ``top + log total``, and in GIVEN the weights of M queries.
+
+    Gradients take weights of pairs relative to that lse; to be so to the exact one, those of a
+    query are multiplied by what was lost of it, see `store_terms`.
+    """
+    above = logarithm(total, BASE_2)
+    lse = top + above
+    lost = tl.where(tl.abs(lse) < float("inf"), above - (lse - top), 0.0)
+    given = query_grad(WEIGHT, i, i < M, 1.0, WEIGHTED)
+    tl.store(GIVEN + i, given * exponential(-lost, BASE_2), mask=i < M)
+    return lse
+
+
+@triton.jit
 def term(TERM, i, i_ok, LSE: tl.constexpr):
     """The lse of queries or else the bias of keys; where there is none, what makes weights 0."""
     return tl.load(TERM + i, mask=i_ok, other=float("inf") if LSE else float("-inf"))

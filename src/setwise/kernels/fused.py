@@ -1,0 +1,367 @@
+"""Any set loss of the built-in families on CUDA: few launches from outputs to gradient.
+
+Legend: B sets, M targets, N outputs, F features.
+
+For sets that are not large the time goes into starting kernels, not into running them. So what an
+element costs, the loop over pairs, the reduction and their gradients are one function here, whose
+gradient is computed in the forward pass: autograd runs the backward pass in a thread of its own,
+where the host takes longer to start kernels, and a multiplication is left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from setwise.kernels import matmul_precision
+from setwise.kernels.dispatch import MOST_COMPARED, Mode
+from setwise.kernels.transforms import is_array
+from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses
+from setwise.kernels.triton.element import Blocks, Element, describe, numbers_on
+from setwise.kernels.triton.operands import Apart, Operands, bf16x3_parts
+from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
+
+# Features of an element at most: a block of them is held in registers.
+MAX_FEATURES = 1024
+# The least temperature at which float16 has room for what probabilities of 2^-4000 come to.
+LEAST_IN_FLOAT16 = 1 / 16
+# Parts of a loss that one program adds up.
+MAX_PARTS = 8192
+
+
+class Call(NamedTuple):
+    """One loss of all sets; the formulas are those of `small_losses.small_loss`."""
+
+    blocks: Blocks
+    mode: Mode
+    both: bool  # directions
+    reduction: str
+    temperature: float | Tensor
+    skip_negligible: bool
+    output_valid: Tensor | None  # [B, N]: which may be chosen; some in every set
+    target_valid: Tensor | None  # [B, M]
+    weight: Tensor | None  # [B, M]: what targets count
+    share: Tensor | None  # [B, N]: what outputs count, in the other direction
+
+    def factor(self, sets: int) -> float:
+        """What the loss of a set is multiplied by."""
+        return 1.0 / sets if self.reduction == "mean" else 1.0
+
+
+class FusedLoss(torch.autograd.Function):
+    """The loss of a `Call`, [B] or reduced, with a gradient to the logits.
+
+    ``again`` computes it from the logits by the general way, for derivatives of other kinds;
+    ``tracked`` says whether autograd is on, which cannot be told from inside.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        target: Tensor,
+        call: Call,
+        again: Callable[[Tensor], Tensor],
+        tracked: bool,
+    ) -> Tensor:
+        gradient = tracked and ctx.needs_input_grad[0]
+        loss, ready = _computed(call, target, logits, gradient)
+        ctx.again = again
+        ctx.save_for_backward(logits, ready)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, ready = ctx.saved_tensors
+        twice = torch.is_grad_enabled()
+        if twice or not is_array(grad):
+            with torch.enable_grad():
+                value = ctx.again(logits)
+                (d_logits,) = torch.autograd.grad(value, logits, grad, create_graph=twice)
+            return d_logits, None, None, None, None
+        return ready * (grad if grad.dim() == 0 else grad[:, None, None]), None, None, None, None
+
+
+def serves(blocks: Blocks, M: int, N: int, F: int) -> bool:
+    """Whether there are kernels for such elements."""
+    if F > MAX_FEATURES:
+        return False
+    if _is_small(M, N, F) or F <= points.MAX_FEATURES:
+        return True
+    squares = describe(blocks).squares
+    # Features are compared beside one product, not beside many.
+    return not 0 < squares <= MOST_COMPARED or F <= MAX_FEATURES_AT_ONCE
+
+
+def _is_small(M: int, N: int, F: int) -> bool:
+    return max(M, N) <= small_losses.MAX_ELEMENTS and F <= small_losses.MAX_FEATURES
+
+
+def _computed(
+    call: Call, target: Tensor, logits: Tensor, gradient: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The loss and, if wanted, its gradient."""
+    (B, N, F), M = logits.shape, target.shape[1]
+    element = describe(call.blocks)
+    numbers = numbers_on(logits.device, element.numbers)
+    ready = torch.empty(B, N, F, device=logits.device) if gradient else None
+    if _is_small(M, N, F):
+        return _small(call, element, numbers, target, logits, ready), ready
+    way = _soft if call.mode == "soft" else _hard
+    return way(call, element, numbers, target, logits, ready), ready
+
+
+def _small(
+    call: Call,
+    element: Element,
+    numbers: Tensor,
+    target: Tensor,
+    logits: Tensor,
+    ready: Tensor | None,
+) -> Tensor:
+    """In one launch, but for the sum over the sets."""
+    (B, N, F), M = logits.shape, target.shape[1]
+    sums = torch.empty(B, device=logits.device)
+    T, t = _temperature(call, sums)
+    launch, grid = fused_plans.small_loss(
+        element, B, M, N, F, call.mode, call.both, call.output_valid is not None,
+        call.target_valid is not None, call.weight is not None, call.share is not None,
+        T is not sums, ready is not None,
+    )  # fmt: skip
+    tensors = (
+        target, logits, _mask(call.output_valid, sums), _mask(call.target_valid, sums),
+        _or(call.weight, sums), _or(call.share, sums), numbers, T, sums, _or(ready, sums),
+    )  # fmt: skip
+    launch(grid, tensors, (M, N, call.factor(B), t))
+    return sums if call.reduction == "none" else sums.sum()
+
+
+class _Prepared(NamedTuple):
+    """What `elements.prepare` leaves; operands for loops of queries, and of keys, over the others.
+
+    Parts add up to what of the loss depends on the targets alone.
+    """
+
+    queries: Tensor  # [B, M, width]
+    keys: Tensor  # [B, N, width]
+    forward: Operands
+    backward: Operands
+    precision: str
+    bias: Tensor
+    base: Tensor
+    sharpness: Tensor | None  # of points
+    apart: Apart | None  # of others
+    compared: int
+    origin: Tensor | None
+    parts: Tensor | None
+
+
+def _prepare(
+    call: Call, element: Element, numbers: Tensor, target: Tensor, logits: Tensor, gradient: bool
+) -> _Prepared:
+    (B, N, F), M, device = logits.shape, target.shape[1], logits.device
+    few = F <= points.MAX_FEATURES
+    squares = element.squares
+    centred = squares > MOST_COMPARED
+    compared = 0 if centred else squares
+    precision = matmul_precision.dot_precision(torch.float32)
+    rounded = precision != "float32" and not few
+    dtype = torch.float16 if rounded and _fits_float16(call, element) else torch.float32
+    width = F if few else _width(F - compared, dtype, rounded)
+    across = rounded and gradient and plans.transposed(M, dtype, precision)
+    T, t = _temperature(call, numbers)
+    launch, grid = fused_plans.prepare(
+        element, B, M, N, F, width, compared, few, centred, call.output_valid is not None,
+        call.target_valid is not None, call.weight is not None, T is not numbers, rounded, across,
+        call.both,
+    )  # fmt: skip
+    queries = torch.empty(B, M, width, device=device, dtype=dtype)
+    keys = torch.empty(B, N, width, device=device, dtype=dtype)
+    queries_t, keys_t, q_apart, k_apart = queries, keys, queries, keys
+    q_stride, k_stride = 16 * blocks_in(M, 16), 16 * blocks_in(N, 16)
+    if few:
+        queries_t = torch.empty(B, F, q_stride, device=device)
+        keys_t = torch.empty(B, F, k_stride, device=device)
+    elif across:
+        queries_t = torch.empty(B, width, M, device=device)
+    if compared and not few:
+        q_apart = torch.empty(B, compared, q_stride, device=device)
+        k_apart = torch.empty(B, compared, k_stride, device=device)
+    bias = torch.empty(B, N, device=device)
+    base = torch.empty(B, M, device=device) if call.both else bias
+    sharpness = torch.empty(B, compared, device=device) if compared else None
+    origin = torch.empty(B, F, device=device) if centred else None
+    parts = torch.empty(B, grid[0] // B, device=device) if centred and not call.both else None
+    tensors = (
+        target, logits, _mask(call.output_valid, bias), _mask(call.target_valid, bias),
+        _or(call.weight, bias), numbers, T, queries, keys, queries_t, keys_t, q_apart, k_apart,
+        bias, base, _or(sharpness, bias), _or(origin, bias), _or(parts, bias),
+    )  # fmt: skip
+    launch(grid, tensors, (M, N, q_stride, k_stride, grid[0] // B, t, -call.factor(B)))
+    apart = None
+    if few:
+        forward = Operands(queries, keys_t, keys_t, keys_t)
+        backward = Operands(keys, queries_t, queries_t, queries_t)
+    else:
+        if rounded:
+            forward = Operands(queries, keys, keys, keys)
+            backward = Operands(keys, queries, queries_t, keys)
+        else:
+            q_parts, k_parts, not_bf16 = bf16x3_parts(queries, keys)
+            forward = Operands(q_parts, k_parts, k_parts, not_bf16)
+            backward = forward.swapped()
+        if sharpness is not None:
+            apart, sharpness = Apart(q_apart, k_apart, sharpness), None
+    return _Prepared(
+        queries, keys, forward, backward, precision, bias, base, sharpness, apart, compared,
+        origin, parts,
+    )  # fmt: skip
+
+
+def _fits_float16(call: Call, element: Element) -> bool:
+    """Whether what is multiplied may be in float16, which is faster than tf32 of as many bits.
+
+    As of `operands.operand_dtype`: probabilities, and logarithms of them. Coordinates may be
+    beyond its range, and so may logarithms over a small temperature.
+    """
+    t = call.temperature
+    return element.squares == 0 and not isinstance(t, Tensor) and t >= LEAST_IN_FLOAT16
+
+
+def _width(features: int, dtype: torch.dtype, rounded: bool) -> int:
+    """Of a row of features that are multiplied: aligned, and more than points have."""
+    at_once = 16 // dtype.itemsize if rounded else 1
+    return max(2 * points.MAX_FEATURES, at_once * blocks_in(features, at_once))
+
+
+def _soft(
+    call: Call,
+    element: Element,
+    numbers: Tensor,
+    target: Tensor,
+    logits: Tensor,
+    ready: Tensor | None,
+) -> Tensor:
+    """A logsumexp over the outputs; the gradient is that of keys and bias, turned."""
+    (B, N, F), M, device = logits.shape, target.shape[1], logits.device
+    ops = _prepare(call, element, numbers, target, logits, ready is not None)
+    few, factor = F <= points.MAX_FEATURES, -call.factor(B)
+    record = call.skip_negligible and ready is not None and not few
+    # The lse in bits is faster; what is lost when it is rounded counts where scores are large.
+    base_2 = ops.queries.dtype == torch.float16
+    terms = None if base_2 else torch.empty(B, M, device=device)
+    lse, peaks, sums = engine.logsumexp_loop(
+        ops.queries, ops.keys, ops.bias, record, ops.precision, ops.forward, call.weight, factor,
+        base_2=base_2, terms=terms, sharpness=ops.sharpness, apart=ops.apart,
+    )  # fmt: skip
+    assert sums is not None
+    if ready is None:
+        return _total(call, sums, ops.parts)
+    apart = d_apart = None
+    if ops.apart is not None:
+        apart, d_apart = ops.apart.swapped(), torch.empty(B, N, ops.compared, device=device)
+    d_keys, d_bias = engine.gradients(
+        ops.keys, ops.queries, ops.bias, lse, (None, 0, factor), rows_are_keys=True,
+        weight=call.weight if terms is None else terms, peaks=peaks, precision=ops.precision,
+        base_2=base_2, operands=ops.backward, dtype=torch.float32, termed=few,
+        sharpness=ops.sharpness, apart=apart, d_apart=d_apart,
+    )  # fmt: skip
+    T, t = _temperature(call, numbers)
+    totalled = call.reduction != "none" and sums.numel() <= MAX_PARTS
+    launch, grid = fused_plans.finish(
+        element, B * N, F, d_keys.shape[2], ops.compared, few, ops.origin is not None,
+        T is not numbers, totalled,
+    )  # fmt: skip
+    loss = torch.empty((), device=device)
+    parts = ops.parts
+    tensors = (
+        logits, d_keys, d_bias, _or(d_apart, d_bias), numbers, T, _or(ops.origin, d_bias), ready,
+        sums, _or(parts, sums), loss,
+    )  # fmt: skip
+    base_parts = 0 if parts is None else parts.numel()
+    launch(grid, tensors, (B * N, N, sums.numel(), base_parts, t))
+    return loss if totalled else _total(call, sums, parts)
+
+
+def _total(call: Call, sums: Tensor, parts: Tensor | None) -> Tensor:
+    """The loss [B], or reduced, from what adds up to it: [B, any] each."""
+    T, t = _temperature(call, sums)
+    B, many = sums.shape
+    none, few = call.reduction == "none", sums.numel() <= MAX_PARTS
+    launch, grid = fused_plans.total(B if none or not few else 1, T is not sums)
+    loss = torch.empty(grid[0], device=sums.device)
+    sets = B // grid[0]
+    base_parts = 0 if parts is None else parts.shape[1] * sets
+    launch(grid, (sums, _or(parts, sums), loss, T), (many * sets, base_parts, t))
+    if none:
+        return loss
+    return loss.squeeze(0) if few else loss.sum()
+
+
+def _hard(
+    call: Call,
+    element: Element,
+    numbers: Tensor,
+    target: Tensor,
+    logits: Tensor,
+    ready: Tensor | None,
+) -> Tensor:
+    """Nearest elements are found first; then pairs are what is left of the sets."""
+    (B, N, F), M, device = logits.shape, target.shape[1], logits.device
+    ops = _prepare(call, element, numbers, target, logits, gradient=False)
+    queries, keys, loop = ops.queries, ops.keys, (ops.precision, ops.sharpness)
+    nearest = engine.argmax(queries, keys, ops.bias, ops.forward, *loop, ops.apart)
+    closest = nearest
+    if call.both:
+        apart = None if ops.apart is None else ops.apart.swapped()
+        closest = engine.argmax(keys, queries, ops.base, ops.backward, *loop, apart)
+    mode, both, factor = call.mode, call.both, call.factor(B)
+    options = mode, both, call.weight is not None, call.share is not None
+    launch, grid = fused_plans.pairs(element, B, M, N, F, *options, ready is not None)
+    cost = torch.empty(B, M, device=device)
+    back = torch.empty(B, N, device=device) if both else cost
+    pull = pull_back = cost
+    if ready is not None:
+        pull = torch.empty(B, M, F, device=device)
+        pull_back = torch.empty(B, N, F, device=device) if both else pull
+    parts = torch.empty(B, grid[0] // B if mode == "mean" else 1, device=device)
+    weights = _or(call.weight, cost), _or(call.share, cost)
+    tensors = (target, logits, nearest, closest, *weights, numbers)
+    launch(
+        grid, (*tensors, cost, back, pull, pull_back, parts), (M, N, grid[0] // B, factor)
+    )  # fmt: skip
+    worst = ties = cost
+    if mode == "worst":
+        worst, ties = torch.empty(B, device=device), torch.empty(B, 2, device=device)
+        launch, grid = fused_plans.worst(B, both)
+        launch(grid, (cost, back, parts, worst, ties), (M, N, factor))
+    totalled = call.reduction != "none" and parts.numel() <= MAX_PARTS
+    if ready is None:
+        return _total(call, parts, None)
+    loss = torch.empty((), device=device)
+    launch, grid = fused_plans.gather(B, N, F, *options, totalled)
+    costs = cost, back, worst, ties, pull, pull_back
+    launch(
+        grid,
+        (nearest, *weights, *costs, ready, parts, loss),
+        (M, N, grid[0] // B, parts.numel(), factor),
+    )
+    return loss if totalled else _total(call, parts, None)
+
+
+def _temperature(call: Call, unread: Tensor) -> tuple[Tensor, float]:
+    """As a tensor and as a number; only one of them is looked at."""
+    if isinstance(call.temperature, Tensor):
+        return call.temperature, 1.0
+    return unread, call.temperature
+
+
+def _mask(valid: Tensor | None, unread: Tensor) -> Tensor:
+    return unread if valid is None else valid.view(torch.uint8)
+
+
+def _or(given: Tensor | None, unread: Tensor) -> Tensor:
+    return unread if given is None else given

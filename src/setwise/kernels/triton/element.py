@@ -1,0 +1,56 @@
+"""What an element is made of, as fused kernels are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from setwise.kernels.triton.families import KINDS, SQUARE
+from setwise.kernels.triton.tiles import power_of_2
+
+# The name, width and number of each block: see `setwise.features.family.Family.kernel`.
+Blocks = tuple[tuple[str, int, float], ...]
+
+
+@dataclass(frozen=True, eq=False)  # one object for each, known by its identity: see `describe`
+class Element:
+    """Of each block: what is compiled into a kernel, and the number that is not."""
+
+    kinds: tuple[int, ...]
+    widths: tuple[int, ...]
+    starts: tuple[int, ...]  # the first feature
+    places: tuple[int, ...]  # the same if squares come first
+    padded: tuple[int, ...]  # the power of two that holds the features
+    numbers: tuple[float, ...]
+    squares: int  # how many features cost the square of a difference
+
+
+@lru_cache(maxsize=256)
+def describe(blocks: Blocks) -> Element:
+    """The element of these blocks."""
+    names, widths, numbers = zip(*blocks, strict=True)
+    kinds = tuple(KINDS[name] for name in names)
+    order = sorted(range(len(blocks)), key=lambda k: kinds[k] != SQUARE.value)
+    starts = tuple(sum(widths[:k]) for k in range(len(blocks)))
+    places = tuple(sum(widths[o] for o in order[: order.index(k)]) for k in range(len(blocks)))
+    padded = tuple(max(2, power_of_2(w)) for w in widths)
+    squares = sum(widths[k] for k in order if kinds[k] == SQUARE.value)
+    return Element(kinds, widths, starts, places, padded, numbers, squares)
+
+
+def numbers_on(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
+    """The numbers of the blocks; kept, but not what a CUDA graph would fill only when replayed."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return _filled(device, numbers)
+    return _kept(device, numbers)
+
+
+def _filled(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
+    """Without a copy from the host, which a graph could not repeat."""
+    return torch.cat([torch.full((1,), number, device=device) for number in numbers])
+
+
+_kept = lru_cache(maxsize=256)(_filled)

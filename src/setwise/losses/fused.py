@@ -1,0 +1,82 @@
+"""Losses by rows from fused kernels, where there are any for the call.
+
+Legend: B sets, N outputs, M targets, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from setwise.arguments import Sets
+from setwise.kernels import dispatch
+from setwise.kernels.dispatch import Impl, Mode
+from setwise.losses.costs import (
+    admissible,
+    finish,
+    lacks_outputs,
+    lacks_targets,
+    target_weights,
+)
+
+
+def row_loss(
+    sets: Sets,
+    mode: Mode,
+    general: Callable[[Sets, str], Tensor],
+    impl: Impl,
+    reduction: str,
+    *,
+    directed: bool = True,
+    temperature: float | Tensor = 1.0,
+    skip_negligible: bool = True,
+) -> Tensor:
+    """The loss of that ``mode`` (see `small_losses.small_loss`) by fused kernels if there are any.
+
+    Else, and for derivatives that they have not, ``general`` computes it, of sets and a reduction.
+    """
+    blocks = sets.features.kernel
+    call = mode, sets.target, sets.logits, sets.weight, temperature
+    if blocks is None or not dispatch.fuses(impl, blocks, *call):
+        return general(sets, reduction)
+    # Sets that cannot be produced must be told apart before the batch is reduced.
+    impossible = [lacks_outputs(sets)] if directed else [lacks_outputs(sets), lacks_targets(sets)]
+    early = "none" if any(which is not None for which in impossible) else reduction
+    flat = sets._replace(lead=sets.logits.shape[:1])
+    loss = dispatch.fused_loss(
+        sets.target,
+        sets.logits,
+        blocks,
+        mode,
+        lambda logits: general(flat._replace(logits=logits), early),
+        reduction=early,
+        both=not directed,
+        temperature=temperature,
+        skip_negligible=skip_negligible,
+        output_valid=admissible(sets.output_valid),
+        target_valid=admissible(sets.target_valid),
+        weight=_weight(sets, mode),
+        share=None if directed else _share(sets, mode),
+    )
+    return loss if early != "none" else finish(sets, loss, reduction, *impossible)
+
+
+def _weight(sets: Sets, mode: str) -> Tensor | None:
+    """What each target counts [B, M]; None if it is 1, or an equal share of a mean."""
+    if sets.target_valid is None and sets.weight is None:
+        return None
+    weight = target_weights(sets)
+    if mode != "mean":
+        return weight
+    total = weight.sum(dim=-1, keepdim=True)
+    return weight / total.masked_fill(total == 0, 1.0)
+
+
+def _share(sets: Sets, mode: str) -> Tensor | None:
+    """What each output counts [B, N] that looks for its nearest target; None as of `_weight`."""
+    if sets.target_valid is None and sets.output_valid is None:
+        return None
+    targets, outputs = sets.masks()
+    share = (outputs & targets.any(dim=-1, keepdim=True)).to(sets.compute_dtype())
+    return share / outputs.sum(dim=-1, keepdim=True).clamp(min=1) if mode == "mean" else share

@@ -1,0 +1,73 @@
+"""Every loss by rows of the built-in families through the fused kernels, compiled."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import setwise as sw
+from fused_cases import ELEMENTS, LOSSES, count_fused, judge
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_agreement(element: str, loss: str, masked: bool) -> None:
+    for size in ((3, 5), (61, 33), (130, 301)):
+        judge(ELEMENTS[element], loss, *size, masked=masked, device="cuda")
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_tf32(element: str) -> None:
+    torch.set_float32_matmul_precision("medium")
+    try:
+        judge(ELEMENTS[element], "SH", 130, 301, device="cuda", tf32=True)
+        judge(ELEMENTS[element], "SH at a temperature", 130, 301, device="cuda", tf32=True)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("n", [9, 300])
+def test_the_same_bits_by_default(loss: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of repeated calls, which go the fused way unasked; and without waiting for the device."""
+    modes = count_fused(monkeypatch)
+    features = ELEMENTS["boxes"]
+    function, options = LOSSES[loss]
+    options = {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = features.random_targets((8, n), generator)
+    z = torch.randn(8, n, features.width, generator=generator, device="cuda", requires_grad=True)
+    found = []
+    for repeat in range(3):
+        torch.cuda.set_sync_debug_mode("error" if repeat else "default")
+        try:
+            value = function(z, x, features, **options)
+            (gradient,) = torch.autograd.grad(value, z)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        found.append((value.detach(), gradient))
+    assert len(modes) == 3
+    for value, gradient in found[1:]:
+        assert value == found[0][0]
+        assert torch.equal(gradient, found[0][1])
+
+
+def test_a_cuda_graph_of_a_first_call() -> None:
+    """What is kept for later calls must not be what only a replay would fill."""
+    features = sw.Features(sw.Gaussian(3, scale=0.123), sw.Categorical(4))
+    x = features.random_targets((2, 5)).cuda()
+    z = torch.randn(2, 5, 7, device="cuda", requires_grad=True)
+    other = sw.Features(sw.Gaussian(3, scale=0.321), sw.Categorical(4))
+    torch.autograd.grad(sw.set_average(z, x, other), z)  # compiles the same kernels
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = sw.set_average(z, x, features)
+        (gradient,) = torch.autograd.grad(loss, z)
+    eager = sw.set_average(z, x, features)
+    graph.replay()
+    torch.testing.assert_close(loss.detach(), eager.detach())
+    torch.testing.assert_close(gradient, torch.autograd.grad(eager, z)[0])

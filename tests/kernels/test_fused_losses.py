@@ -1,0 +1,193 @@
+"""Every loss by rows of the built-in families through the fused kernels, in the interpreter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+from fused_cases import ELEMENTS, LOSSES, count_fused, judge
+from setwise.kernels import dispatch
+
+pytest.importorskip("triton")
+
+EACH = list(ELEMENTS)
+SMALL, LARGE = (3, 5), (66, 9)  # one program a set, and loops over tiles
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("element", ["boxes", "categorical as Bernoulli"])
+def test_small_sets(element: str, loss: str) -> None:
+    judge(ELEMENTS[element], loss, *SMALL)
+
+
+@pytest.mark.parametrize("loss", ["SH", "A1H", "H1H", "H1H in both directions"])
+def test_loops_over_tiles(loss: str) -> None:
+    """The others with every element below."""
+    judge(ELEMENTS["boxes"], loss, *LARGE)
+
+
+@pytest.mark.parametrize("loss", ["SH at a temperature", "A1H in both directions"])
+@pytest.mark.parametrize("element", EACH)
+def test_every_element(element: str, loss: str) -> None:
+    judge(ELEMENTS[element], loss, *SMALL, masked=True)
+    judge(ELEMENTS[element], loss, *LARGE)
+
+
+@pytest.mark.slow  # some seconds; the unmasked calls of the first tier run the same kernels
+@pytest.mark.parametrize("loss", ["SH", "A1H in both directions", "H1H in both directions"])
+@pytest.mark.parametrize("element", ["points", "embeddings", "boxes"])
+def test_masks_and_weights_in_large_sets(element: str, loss: str) -> None:
+    judge(ELEMENTS[element], loss, *LARGE, masked=True, reduction="none")
+
+
+@pytest.mark.parametrize("element", ["boxes", "embeddings", "points", "categorical", "Bernoulli"])
+def test_tf32(element: str) -> None:
+    """Or float16, which has as many bits, for what is in its range."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        judge(ELEMENTS[element], "SH at a temperature", *LARGE, masked=True, tf32=True)
+        judge(ELEMENTS[element], "A1H in both directions", *LARGE)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("width", [3, 6])
+def test_targets_that_share_an_output_add_up_in_one_order(width: int) -> None:
+    """And far from the origin their differences do not drown."""
+    features = sw.Features(sw.Gaussian(width))
+    x = 1e4 + torch.randn(1, 70, width)
+    z = torch.cat([x[:, :1] + 0.01, 2e4 + torch.randn(1, 1, width)], dim=1)
+    found = []
+    for impl in ("triton", "triton", "reference"):
+        leaf = (z if impl == "triton" else z.double()).clone().requires_grad_()
+        value = sw.set_average(leaf, x.to(leaf), features, directed=False, impl=impl)  # type: ignore[arg-type]
+        found.append((value.detach(), *torch.autograd.grad(value, leaf)))
+    (value, gradient), same, exact = found
+    assert value == same[0]
+    assert torch.equal(gradient, same[1])
+    torch.testing.assert_close((value.double(), gradient.double()), exact, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("m", [4, 66])
+def test_equally_bad_targets_share_the_gradient(m: int) -> None:
+    x, z = torch.zeros(1, m, 2), torch.ones(1, 3, 2)
+    leaves = []
+    for impl in ("triton", "reference"):
+        leaf = z.clone().requires_grad_()
+        sw.hausdorff(leaf, x, sw.Features(sw.Gaussian(2)), directed=False, impl=impl).backward()  # type: ignore[arg-type]
+        leaves.append(leaf.grad)
+    torch.testing.assert_close(*leaves)
+
+
+@pytest.mark.parametrize(("m", "losses"), [(4, LOSSES), (66, ["SH", "A1H in both directions"])])
+def test_a_nan_is_seen(m: int, losses: list[str]) -> None:
+    features = ELEMENTS["boxes"]
+    z, x = torch.randn(2, 4, features.width), features.random_targets((2, m))
+    with torch.no_grad():
+        z[0, 1, 8] = torch.nan
+        for loss, options in (LOSSES[name] for name in losses):
+            # As on a GPU, where values are not looked at.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("setwise.values.are_readable", lambda tensor: False)
+                value = loss(z, x, features, impl="triton", reduction="none", **options)
+            assert value[0].isnan(), loss.__name__
+            assert value[1].isfinite(), loss.__name__
+
+
+def test_second_derivatives_and_batched_gradients() -> None:
+    """By the general way, of the same loss."""
+    features = ELEMENTS["boxes"]
+    x = features.random_targets((2, 4))
+    results = []
+    for impl in ("triton", "reference"):
+        z = torch.randn(2, 5, features.width, generator=torch.Generator().manual_seed(1))
+        z.requires_grad_()
+        value = sw.set_cross_entropy(z, x, features, temperature=2.0, impl=impl, reduction="none")  # type: ignore[arg-type]
+        (first,) = torch.autograd.grad(value.sum(), z, create_graph=True)
+        second = torch.autograd.grad(first.square().sum(), z, retain_graph=True)[0]
+        each = torch.autograd.grad(value, z, torch.eye(2), is_grads_batched=True)[0]
+        results.append((first.detach(), second, each))
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
+
+
+def test_what_float16_cannot_hold_is_multiplied_in_tf32() -> None:
+    """The logarithm of a small probability, over a small temperature."""
+    features = sw.Features(sw.Categorical(5))
+    z = torch.zeros(1, 3, 5)
+    z[..., 0] = 900.0
+    x = features.from_classes(torch.ones(1, 66, 1, dtype=torch.long))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        value = sw.set_cross_entropy(z, x, features, temperature=0.01, impl="triton")
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert value == pytest.approx(66 * (900 - 0.01 * math.log(3)), rel=1e-3)
+
+
+def _served(monkeypatch: pytest.MonkeyPatch, features: Any, **options: Any) -> bool:
+    modes = count_fused(monkeypatch)
+    width = 3 if features is None else features.width
+    z = torch.randn(2, 4, width, requires_grad=True)
+    x = torch.full((2, 4, width), 0.5, requires_grad=options.pop("to_target", False))
+    given = {"temperature": 2.0, "impl": "triton", **options}
+    sw.set_cross_entropy(z, x, features, **given).sum().backward()
+    monkeypatch.undo()
+    return bool(modes)
+
+
+class Own(sw.Gaussian):
+    """May have changed anything."""
+
+
+@pytest.mark.parametrize("element", EACH)
+def test_built_in_families_are_served(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no call leaves the fast path and nobody notices."""
+    features = ELEMENTS[element]
+    on_device = {"temperature": torch.tensor(2.0), "weight": torch.rand(2, 4)}
+    assert _served(monkeypatch, features, input_valid=torch.tensor([4, 2]), **on_device)
+    for M, N in ((9, 9), (300, 300), (4096, 100)):
+        x, z = torch.empty(2, M, features.width), torch.empty(2, N, features.width)
+        assert dispatch.fuses("triton", features.kernel, "soft", x, z)
+        assert dispatch.fuses("triton", features.kernel, "worst", x, z)
+
+
+def test_what_is_left_to_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = sw.Features(sw.Gaussian(3))
+    assert not _served(monkeypatch, sw.Features(Own(3)))
+    assert not _served(monkeypatch, sw.Features(sw.Poisson(3)))
+    assert not _served(monkeypatch, sw.Features(sw.Gaussian(2), sw.Angle(1)))
+    assert not _served(monkeypatch, points, to_target=True)
+    assert not _served(monkeypatch, points, weight=torch.rand(2, 4, requires_grad=True))
+    assert not _served(monkeypatch, points, temperature=torch.tensor(2.0, requires_grad=True))
+    assert not _served(monkeypatch, points, presence=torch.zeros(2, 4))
+    assert not _served(monkeypatch, points, impl="chunked")
+    assert not _served(monkeypatch, None, temperature=1.0)  # plain Bernoulli: its own kernels
+
+
+def test_large_clouds_are_left_to_what_searches_them() -> None:
+    points = sw.Features(sw.Gaussian(3)).kernel
+    one = torch.zeros(1, 1, 1)
+    assert dispatch.fuses("triton", points, "soft", *2 * [one.expand(1, 2**16, 3)])
+    assert not dispatch.fuses("triton", points, "mean", *2 * [one.expand(1, 2**16, 3)])
+    assert not dispatch.fuses("triton", points, "soft", *2 * [one.expand(4, 2**16, 3)])
+
+
+def test_transforms_see_the_general_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = count_fused(monkeypatch)
+    points = sw.Features(sw.Gaussian(3))
+    z, x = torch.randn(2, 4, 3), torch.randn(2, 4, 3)
+
+    def loss(z: Tensor) -> Tensor:
+        return sw.set_average(z, x, points, impl="triton")
+
+    torch.func.grad(loss)(z)
+    assert not modes
+    loss(z)
+    assert modes == ["mean"]

@@ -1,0 +1,94 @@
+"""Calls that fused kernels serve, judged against dense float64: in the interpreter and on CUDA.
+
+Legend: B sets, M targets, N outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+from setwise.kernels import dispatch
+
+ELEMENTS = {
+    "Bernoulli": sw.Features(sw.Bernoulli(6, weight=0.5)),
+    "categorical": sw.Features(sw.Categorical(5), sw.Categorical(3)),
+    "categorical as Bernoulli": sw.Features(sw.Categorical(5, scored_as="bernoulli")),
+    "points": sw.Features(sw.Gaussian(3, scale=0.7)),
+    "coordinates": sw.Features(sw.Gaussian(6)),
+    "embeddings": sw.Features(sw.Gaussian(20, scale=2.0)),
+    "boxes": sw.Features(sw.Categorical(7, weight=2.0), sw.Gaussian(4), sw.Bernoulli(3)),
+    "few of two kinds": sw.Features(sw.Categorical(2), sw.Gaussian(2)),
+}
+LOSSES: dict[str, tuple[Callable[..., Tensor], dict[str, Any]]] = {
+    "SH": (sw.set_cross_entropy, {"temperature": 1.0}),
+    "SH at a temperature": (sw.set_cross_entropy, {"temperature": 2.5}),
+    "SH at a temperature on the device": (
+        sw.set_cross_entropy,
+        {"temperature": torch.tensor(0.3)},
+    ),
+    "A1H": (sw.set_average, {}),
+    "A1H in both directions": (sw.set_average, {"directed": False}),
+    "H1H": (sw.hausdorff, {}),
+    "H1H in both directions": (sw.hausdorff, {"directed": False}),
+}
+
+
+def count_fused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modes of the fused losses that are computed from now on."""
+    modes: list[str] = []
+    fused = dispatch.fused_loss
+
+    def counted(
+        target: Tensor, logits: Tensor, blocks: Any, mode: Any, *args: Any, **kw: Any
+    ) -> Tensor:
+        modes.append(mode)
+        return fused(target, logits, blocks, mode, *args, **kw)
+
+    monkeypatch.setattr(dispatch, "fused_loss", counted)
+    return modes
+
+
+def judge(
+    features: sw.Features,
+    loss: str,
+    M: int,
+    N: int,
+    *,
+    masked: bool = False,
+    reduction: str = "mean",
+    device: str = "cpu",
+    tf32: bool = False,
+    seed: int = 0,
+) -> None:
+    """Value and gradient are no further from dense float64 than dense float32, plus 1e-5."""
+    function, options = LOSSES[loss]
+    generator = torch.Generator().manual_seed(seed)
+    z = 1.5 * torch.randn(2, N, features.width, generator=generator)
+    x = features.random_targets((2, M), generator)
+    given: dict[str, Tensor] = {}
+    if masked:
+        given["input_valid"] = torch.rand(2, N, generator=generator) < 0.7
+        given["target_valid"] = torch.rand(2, M, generator=generator) < 0.7
+        given["weight"] = torch.rand(2, M, generator=generator)
+    found = []
+    for impl, dtype in (("triton", torch.float32), ("reference", torch.float32),
+                        ("reference", torch.float64)):  # fmt: skip
+        leaf = z.to(device, dtype).requires_grad_()
+        moved = {k: t.to(device) for k, t in {**options, **given}.items() if isinstance(t, Tensor)}
+        value = function(
+            leaf, x.to(device, dtype), features, impl=impl, reduction=reduction,
+            **{**options, **moved},
+        )  # fmt: skip
+        (gradient,) = torch.autograd.grad(value.sum(), leaf)
+        found.append((value.detach().double(), gradient.double()))
+    for ours, dense, exact in zip(*found, strict=True):
+        size = exact.abs().max().clamp(min=1.0)
+        # tf32 holds 11 bits; the interpreter's dense products have them all.
+        allowed = (dense - exact).abs().max() + (2e-3 if tf32 else 1e-5) * size
+        assert (ours - exact).abs().max() <= allowed
