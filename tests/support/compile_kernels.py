@@ -17,7 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import compared, plans, points, tiles
+from setwise.kernels.triton import clouds, compared, plans, points, tiles
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 
 CPU = torch.device("cpu")
@@ -27,6 +27,8 @@ POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
 TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "INDEX": "*i64"}
 TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
+TYPES |= {"START": "*i64", "ORDER": "*i64", "Q_ORDER": "*i64", "K_ORDER": "*i64", "CODE": "*i64"}
+TYPES |= {"KEPT": "*i32", "cut": "fp32"}
 
 
 class Planned:
@@ -101,6 +103,24 @@ def comparing() -> Iterator[tuple[str, Planned]]:
     yield "more features, backward", Planned(compared._gradients, constants, compared.WARPS, 2)
 
 
+def searching() -> Iterator[tuple[str, Planned]]:
+    """The launches for clouds of points, as they are started; each once."""
+    started: dict[str, Planned] = {}
+
+    def plan(kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> Any:
+        started[f"{kernel.__module__}.{kernel.__name__} {constants}"] = Planned(
+            kernel, constants, warps, stages
+        )
+        return lambda *_: None
+
+    clouds.launcher = plan
+    x, bias, sharpness = torch.zeros(1, 99, 1), torch.zeros(1, 99), torch.ones(1, 1)
+    clouds.argmax(x, x, bias, sharpness)
+    lse, terms, orders = clouds.logsumexp(x, x, bias, sharpness)
+    clouds.logsumexp_backward(lse, x, x, bias, sharpness, terms, orders, True, True)
+    yield from started.items()
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
     plans.launcher = Planned
@@ -125,6 +145,8 @@ def main() -> None:
             results.append([f"{name}, {kind}, {F} features", *told(kernel)])
     for name, launch in comparing():
         results.append([f"compared, {name}", *told(launch.compiled(capability, "*fp32"))])
+    for name, launch in searching():
+        results.append([f"clouds, {name}", *told(launch.compiled(capability, "*fp32"))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)
