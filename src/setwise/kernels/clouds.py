@@ -16,13 +16,13 @@ FEWEST_PAIRS = 2**33
 FEWEST_POINTS = 2**12
 
 
+def large(queries: Tensor, keys: Tensor) -> bool:
+    """Whether to sort elements pays if all of their features are compared: [B, M, F], [B, N, F]."""
+    (B, M, F), N = queries.shape, keys.shape[1]
+    return F <= MOST_FEATURES and min(M, N) >= FEWEST_POINTS and B * M * N >= FEWEST_PAIRS
+
+
 def suit(queries: Tensor, keys: Tensor, sharpness: Tensor | None) -> bool:
-    """Whether to sort points pays, as far as shapes tell; the rest is decided on the device."""
-    B, M, F = queries.shape
-    N = keys.shape[1]
-    return (
-        sharpness is not None
-        and sharpness.shape[-1] == F <= MOST_FEATURES
-        and min(M, N) >= FEWEST_POINTS
-        and B * M * N >= FEWEST_PAIRS
-    )
+    """Whether a call is about such clouds, as far as shapes tell; the device decides the rest."""
+    compared = 0 if sharpness is None else sharpness.shape[-1]
+    return compared == queries.shape[2] and large(queries, keys)
