@@ -50,7 +50,7 @@ def points(kind: str, shape: tuple[int, int, int], generator: torch.Generator) -
         return 1e-6 * normal(B, n, F)
     apart = uniform(B, n, F)
     if kind == "outliers":
-        apart[:, ::7] += 1e4 * normal(B, (n + 6) // 7, F)
+        apart[:, ::7] += 30 * normal(B, (n + 6) // 7, F)
     return apart + 1e4 if kind == "far away" else apart
 
 
@@ -65,7 +65,9 @@ def operands(
     bias = torch.rand(B, N, generator=generator, device=device)
     masked = torch.rand(B, N, generator=generator, device=device) < 0.2
     masked[:, 0] = False
-    sharpness = 10 ** (4 * torch.rand(B, F, generator=generator, device=device) - 0.5)
+    # Where all are far from each other, scores that are larger round by more than they differ.
+    most = 1.0 if set(KINDS[kind]) & {"centre", "outliers"} else 3.5
+    sharpness = 10 ** (most * torch.rand(B, F, generator=generator, device=device))
     return queries, keys, bias.masked_fill(masked, -math.inf), sharpness
 
 
