@@ -98,7 +98,7 @@ def test_few_blocks_are_searched_and_all_where_none_is_nearer() -> None:
         x, y = (points(k, (1, 50_000, 3), seeded(3)) for k in (of_queries, of_keys))
         x_order, y_order, start = clouds._orders(x, y, bias, sharpness)
         rows, columns = clouds._cloud(x, x_order), clouds._cloud(y, y_order, bias)
-        kept = clouds._count(rows, columns, sharpness, 0.0, clouds.ROWS, False, start)
+        kept = clouds._count(rows, columns, sharpness, 0.0, False, start)
         shares[kind] = kept.float().mean().item() / columns.blocks
     assert max(shares[kind] for kind in ("uniform", "surface", "clusters", "line")) < 0.1
     assert shares["all around"] > 0.9

@@ -108,7 +108,7 @@ def test_few_blocks_are_visited() -> None:
     x_order, y_order, start = clouds._orders(x, x, bias, sharpness)
     assert x_order.tolist() == y_order.tolist() == [list(range(64))]
     rows, columns = clouds._cloud(x, x_order), clouds._cloud(x, y_order, bias)
-    kept = clouds._count(rows, columns, sharpness, 0.0, 8, False, start)
+    kept = clouds._count(rows, columns, sharpness, 0.0, False, start)
     assert columns.blocks == 16
     assert kept.max() <= 4
 

@@ -22,8 +22,8 @@ from setwise.kernels.triton.tiles import blocks_in
 
 # Points of a block, blocks of a parent, and blocks of rows that tell whether to search.
 BLOCK, GROUP, SAMPLES = 64, 32, 64
-# Rows of a program: of a forward pass, and of a backward pass, which keeps sums of each feature.
-ROWS, GRADIENT_ROWS = 16, 8
+# Rows of a program: the fewer, the smaller their box. Measured on an H200, as is BLOCK.
+ROWS = 8
 # Points a program has at once where nothing is decided by them.
 AT_ONCE = 512
 
@@ -52,18 +52,18 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) -> Te
     (B, M, F), N, device = queries.shape, keys.shape[1], queries.device
     x_order, y_order, start = _orders(queries, keys, bias, sharpness)
     x, y = _cloud(queries, x_order), _cloud(keys, y_order, bias)
-    kept = _count(x, y, sharpness, 0.0, ROWS, False, start)
+    kept = _count(x, y, sharpness, 0.0, False, start)
     index = torch.empty(B, M, dtype=torch.long, device=device)
     launch = launcher(pruned.argmax, {"F": F, "BLOCK_A": ROWS, **_sizes()}, 1, 2)
     tensors = (
         x.columns, y.columns, x.order, y.order, y.boxes, y.parents, start, kept, sharpness, index
     )  # fmt: skip
     launch((B * blocks_in(M, ROWS), 1, 1), tensors, (M, N, x.stride, y.stride, y.blocks))
-    constants = {"F": F, "BLOCK_A": 8, "BLOCK_C": 256, "SAMPLES": SAMPLES}
+    constants = {"F": F, "BLOCK_A": ROWS, "BLOCK_C": 256, "SAMPLES": SAMPLES}
     launch = launcher(unpruned.argmax, constants, 2, 2)
     x_t, y_t = transposed(queries), transposed(keys)
     numbers = M, N, x_t.shape[2], y_t.shape[2], y.blocks
-    launch((B * blocks_in(M, 8), 1, 1), (x_t, y_t, bias, kept, sharpness, index), numbers)
+    launch((B * blocks_in(M, ROWS), 1, 1), (x_t, y_t, bias, kept, sharpness, index), numbers)
     return index
 
 
@@ -79,7 +79,7 @@ def logsumexp(
     (B, M, F), N, device = queries.shape, keys.shape[1], queries.device
     x_order, y_order, start = _orders(queries, keys, bias, sharpness)
     x, y = _cloud(queries, x_order), _cloud(keys, y_order, bias)
-    kept = _count(x, y, sharpness, _cut(N), ROWS, False, start)
+    kept = _count(x, y, sharpness, _cut(N), False, start)
     lse, terms = torch.empty(B, M, device=device), torch.empty(B, 2, M, device=device)
     grid, numbers = (B * blocks_in(M, ROWS), 1, 1), (M, N, x.stride, y.stride, y.blocks)
     launch = launcher(pruned.logsumexp, {"F": F, "BLOCK_A": ROWS, **_sizes()}, 1, 2)
@@ -87,8 +87,10 @@ def logsumexp(
         x.columns, y.columns, x_order, y.boxes, y.parents, start, kept, sharpness, lse, terms
     )  # fmt: skip
     launch(grid, tensors, (*numbers, _cut(N)))
-    constants = {"F": F, "BLOCK_A": ROWS, "BLOCK_C": min(64, BLOCK * GROUP), "STAGES": 3}
-    constants |= {"BLOCK": BLOCK, "SAMPLES": SAMPLES}
+    rows, columns = (min(size, BLOCK * GROUP) for size in (16, 64))
+    constants = {"F": F, "BLOCK_A": rows, "BLOCK_C": columns, "STAGES": 3}
+    constants |= {"ROWS": ROWS, "BLOCK": BLOCK, "SAMPLES": SAMPLES}
+    grid = B * blocks_in(M, rows), 1, 1
     launch = launcher(unpruned.logsumexp, constants, 1, 3)
     launch(grid, (x.columns, y.columns, x_order, start, kept, sharpness, lse, terms), numbers)
     return lse, terms, torch.cat([x_order, y_order], dim=1)
@@ -183,7 +185,6 @@ def _count(
     columns: Cloud,
     sharpness: Tensor,
     cut: float,
-    block: int,
     rows_are_keys: bool,
     start: Tensor | None = None,
 ) -> Tensor:
@@ -191,7 +192,7 @@ def _count(
     B, F = sharpness.shape
     kept = torch.empty(B, SAMPLES, dtype=torch.int32, device=sharpness.device)
     constants = {"LOOKS": start is not None, "ROWS_ARE_KEYS": rows_are_keys, "F": F}
-    launch = launcher(pruned.count, {**constants, "BLOCK_A": block, **_sizes()}, 1, 1)
+    launch = launcher(pruned.count, {**constants, "BLOCK_A": ROWS, **_sizes()}, 1, 1)
     unread = rows.order
     tensors = (
         rows.columns, columns.columns, columns.boxes, unread if start is None else start,
@@ -207,10 +208,10 @@ def _gradients(
 ) -> tuple[Tensor, Tensor]:
     """Of the rows, and of the bias if they are keys."""
     (B, F), device = sharpness.shape, sharpness.device
-    kept = _count(rows, columns, sharpness, cut, GRADIENT_ROWS, rows_are_keys)
+    kept = _count(rows, columns, sharpness, cut, rows_are_keys)
     result, d_bias = (torch.empty(B, rows.n, *width, device=device) for width in ((F,), ()))
-    constants = {"ROWS_ARE_KEYS": rows_are_keys, "F": F, "BLOCK_A": GRADIENT_ROWS}
-    grid = B * blocks_in(rows.n, GRADIENT_ROWS), 1, 1
+    constants = {"ROWS_ARE_KEYS": rows_are_keys, "F": F, "BLOCK_A": ROWS}
+    grid = B * blocks_in(rows.n, ROWS), 1, 1
     strides = rows.stride, columns.stride, columns.blocks
     launch = launcher(pruned.gradients, {**constants, **_sizes()}, 1, 2)
     points, results = (rows.columns, columns.columns, rows.order), (sharpness, result, d_bias)

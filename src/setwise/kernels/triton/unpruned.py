@@ -65,12 +65,13 @@ def argmax(
 def logsumexp(
     Q, K, Q_ORDER, START, KEPT, SHARPNESS, LSE, TERMS, M, N, stride_q, stride_k, blocks,
     F: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
-    BLOCK: tl.constexpr, SAMPLES: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr,
 ):  # fmt: skip
     """``LSE[b, i] = logsumexp_j score_ij``, and TERMS, as `pruned.logsumexp`.
 
-    Sums are relative to the best of the block at home. Where that is too far behind the best of
-    all, or masked, two more loops find that and the sum; see `points.logsumexp`.
+    There is a START for every block of ROWS. Sums are relative to the best of the block of keys
+    there. Where that is too far behind the best of all, or masked, two more loops find that and the
+    sum; see `points.logsumexp`.
     """
     programs = tl.cdiv(M, BLOCK_A)
     row_block, b = tl.program_id(0) % programs, (tl.program_id(0) // programs).to(tl.int64)
@@ -80,7 +81,8 @@ def logsumexp(
     q = features(Q + b * F * stride_q, i, stride_q, F)
     slope = slopes(SHARPNESS + b * F, F)
     K += b * (F + 1) * stride_k
-    j = home_block(START + b * programs + row_block, BLOCK) * BLOCK + tl.arange(0, BLOCK)
+    START += b * tl.cdiv(M, ROWS) + row_block * (BLOCK_A // ROWS)
+    j = home_block(START, BLOCK) * BLOCK + tl.arange(0, BLOCK)
     anchor = finite_max(tl.max(key_scores(K, j, q, slope, stride_k, F), 1))
     total = _total(K, anchor, q, slope, N, stride_k, F, BLOCK_A, BLOCK_C, STAGES)
     sound = ((total > 0.5) & (total < float("inf"))) | (i >= M)
