@@ -62,7 +62,7 @@ def test_losses_of_large_sets(kind: str, monkeypatch: pytest.MonkeyPatch) -> Non
     x, y = (points(kind, (1, n, 3), seeded(seed)).requires_grad_() for seed in (0, 1))
     lengths = {"input_valid": torch.tensor([n - 5], device="cuda")}
     found = []
-    for pairs in (shapes.FEWEST_PAIRS, 2**62):
+    for pairs in (1, 2**62):
         monkeypatch.setattr(shapes, "FEWEST_PAIRS", pairs)
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -77,18 +77,15 @@ def test_losses_of_large_sets(kind: str, monkeypatch: pytest.MonkeyPatch) -> Non
         assert (ours - theirs).abs().max() <= 2e-5 * theirs.abs().max()
 
 
-def test_the_host_does_not_wait() -> None:
-    """And a graph of CUDA may record it."""
+def test_the_host_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "FEWEST_PAIRS", 1)
     x, y = (points("surface", (1, 100_000, 3), seeded(seed)) for seed in (0, 1))
-    sw.chamfer(y, x)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = sw.set_cross_entropy(y, x, POINTS)
-        nearest = clouds.argmax(x, y, torch.zeros_like(y[..., 0]), torch.ones_like(y[:, 0]))
+        losses = [sw.set_cross_entropy(y, x, POINTS), sw.chamfer(y, x)]
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert found.isfinite()
-    assert nearest.shape == (1, 100_000)
+    assert all(loss.isfinite() for loss in losses)
 
 
 def test_few_blocks_are_searched_and_all_where_none_is_nearer() -> None:

@@ -12,7 +12,7 @@ from setwise.kernels.trees import MOST_FEATURES
 
 # Least B M N, and least M and N. Of fewer pairs, all are computed while the host still starts the
 # kernels that sort.
-FEWEST_PAIRS = 2**33
+FEWEST_PAIRS = 2**34
 FEWEST_POINTS = 2**12
 
 
