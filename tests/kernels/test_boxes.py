@@ -27,12 +27,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:(overflow|All-NaN slice) encountered:RuntimeWarning"),
 ]
 
-M, N = 21, 37
+M, N = 17, 33
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten blocks of keys, five parents, three groups of them."""
+    """Nine blocks of keys, five parents, three groups of them."""
     for name, size in (("BLOCK", 4), ("GROUP", 2), ("SAMPLES", 2), ("ROWS", 8)):
         monkeypatch.setattr(clouds, name, size)
     monkeypatch.setattr(shapes, "FEWEST_POINTS", 1)
