@@ -60,6 +60,20 @@ def test_the_first_of_the_best(kind: str, search: bool, monkeypatch: pytest.Monk
     judge_argmax(queries, keys, bias, sharpness, same=True)
 
 
+@pytest.mark.parametrize("upwards", [True, False])
+def test_boxes_are_as_near_as_they_seem(upwards: bool) -> None:
+    """Blocks of four equal keys, and queries as far from one as from the next: no box is in doubt.
+
+    Of both, the key that comes first is wanted, whichever block it is in.
+    """
+    keys = torch.arange(12.0).repeat(4).reshape(1, 48, 1)
+    keys = keys if upwards else 11 - keys
+    queries = torch.arange(11.0).reshape(1, 11, 1) + 0.5
+    found = clouds.argmax(queries, keys, torch.zeros(1, 48), torch.ones(1, 1))
+    lower, upper = torch.arange(11), torch.arange(1, 12)
+    assert torch.equal(found[0], lower if upwards else 11 - upper)
+
+
 @pytest.mark.parametrize(
     ("kind", "F", "search"),
     [
