@@ -17,7 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import compared, fused_plans, plans, points, tiles
+from setwise.kernels.triton import clouds, compared, fused_plans, plans, points, tiles
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 from setwise.kernels.triton.element import describe
 
@@ -29,6 +29,8 @@ POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "INDEX": "*i64"}
 TYPES |= {"TARGET_VALID": "*u8", "NEAREST": "*i64"}
 TYPES |= {"factor": "fp32", "t": "fp32", "M": "i32", "N": "i32"}
+TYPES |= {"START": "*i64", "ORDER": "*i64", "Q_ORDER": "*i64", "K_ORDER": "*i64", "CODE": "*i64"}
+TYPES |= {"KEPT": "*i32", "cut": "fp32"}
 
 
 class Planned:
@@ -118,6 +120,24 @@ def fused() -> Iterator[tuple[str, Planned]]:
     yield "forward, bf16x6", planned(plans.logsumexp, *shape, off, on, on, off, off, on, 4).launch
 
 
+def searching() -> Iterator[tuple[str, Planned]]:
+    """The launches for clouds of points, as they are started; each once."""
+    started: dict[str, Planned] = {}
+
+    def plan(kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> Any:
+        started[f"{kernel.__module__}.{kernel.__name__} {constants}"] = Planned(
+            kernel, constants, warps, stages
+        )
+        return lambda *_: None
+
+    clouds.launcher = plan
+    x, bias, sharpness = torch.zeros(1, 99, 1), torch.zeros(1, 99), torch.ones(1, 1)
+    clouds.argmax(x, x, bias, sharpness)
+    lse, terms, orders = clouds.logsumexp(x, x, bias, sharpness)
+    clouds.logsumexp_backward(lse, x, x, bias, sharpness, terms, orders, True, True)
+    yield from started.items()
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
     plans.launcher = fused_plans.launcher = Planned
@@ -145,6 +165,8 @@ def main() -> None:
     for name, launch in fused():
         elements = POINTERS["bf16x6" if "bf16x6" in name else "tf32"]
         results.append([f"fused, {name}", *told(launch.compiled(capability, elements))])
+    for name, launch in searching():
+        results.append([f"clouds, {name}", *told(launch.compiled(capability, "*fp32"))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)

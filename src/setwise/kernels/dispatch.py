@@ -18,12 +18,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from setwise.kernels import operators, reference, trees
+from setwise.kernels import clouds, operators, reference, trees
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
 from setwise.kernels.transforms import has_tangent, is_eager
 
-Engine = Literal["reference", "chunked", "trees", "triton"]
+Engine = Literal["reference", "chunked", "trees", "triton", "clouds"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
 # What becomes of the costs of pairs in a loss by rows; see `triton.small_losses.small_loss`.
@@ -90,9 +90,11 @@ def logsumexp(
     """``logsumexp_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M].
 
     With ``skip_negligible`` the backward pass may leave out tiles, see `triton.skipping`, and pairs
-    may be left out altogether, see `trees`.
+    may be left out altogether, see `trees` and `triton.clouds`.
     """
     engine = choose(impl, queries, keys)
+    if engine == "triton" and skip_negligible and clouds.suit(queries, keys, sharpness):
+        engine = "clouds"
     by_trees = impl == "auto" and skip_negligible and is_eager()
     by_trees = by_trees and trees.suit(queries, keys, sharpness)
     sharpness = _of_each_set(sharpness, queries)
@@ -205,6 +207,8 @@ def argmax(
 ) -> Tensor:
     """``argmax_j score_ij``: [B, M, F], [B, N, F], [B, N] -> [B, M]; not differentiable."""
     engine = choose(impl, queries, keys)
+    if engine == "triton" and clouds.suit(queries, keys, sharpness):
+        engine = "clouds"
     if impl == "auto" and trees.suit(queries, keys, sharpness):
         engine = "trees"
     queries, keys, bias = queries.detach(), keys.detach(), bias.detach()

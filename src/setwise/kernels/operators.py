@@ -24,8 +24,8 @@ def _engine(name: str) -> Any:
         return chunked
     if name == "trees":
         return trees
-    assert name == "triton"
-    return import_module("setwise.kernels.triton.operations")
+    assert name in ("triton", "clouds")
+    return import_module(f"setwise.kernels.triton.{'operations' if name == 'triton' else name}")
 
 
 @torch.library.custom_op("setwise::logsumexp", mutates_args=())
@@ -44,10 +44,13 @@ def logsumexp(
 
     What comes with it is for `logsumexp_backward`: the logsumexp in the units of the engine, and by
     how much it was rounded, [B, 2, M]. To ``record`` also gives the peaks by which tiles are known
-    that may be skipped; they are empty if not asked for, or where it does not pay.
+    that may be skipped; they are empty if not asked for, or where it does not pay. Of clouds, they
+    are the orders into which both sides were sorted.
     """
     peaks = None
     with no_autocast(queries):
+        if engine == "clouds":
+            return _engine(engine).logsumexp(queries, keys, bias, sharpness)
         if engine == "triton":
             lse, terms, peaks = _engine(engine).logsumexp(queries, keys, bias, sharpness, record)
         else:
@@ -72,6 +75,8 @@ def logsumexp_backward(
     lse, rest = terms.unbind(dim=1)
     operands, needs = (queries, keys, bias, sharpness), (need_queries, need_keys)
     with no_autocast(queries):
+        if engine == "clouds":
+            return _engine(engine).logsumexp_backward(grad, *operands, terms, peaks, *needs)
         if engine == "triton":
             seen = peaks if peaks.shape[1] else None
             return _engine(engine).logsumexp_backward(grad, *operands, lse, rest, seen, *needs)
@@ -122,6 +127,9 @@ def _(
     sharpness: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     (B, M, F), N = queries.shape, keys.shape[1]
+    if engine == "clouds":
+        orders = queries.new_empty((B, M + N), dtype=torch.long)
+        return bias.new_empty(B, M), bias.new_empty(B, 2, M), orders
     shape = None
     if engine == "triton" and record and sharpness is None:
         shape = _engine(engine).peaks_shape(B, M, N, F)
