@@ -17,7 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import compared, plans, points, tiles
+from setwise.kernels.triton import assignment, compared, plans, points, tiles
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 
 CPU = torch.device("cpu")
@@ -26,7 +26,8 @@ N = 4096
 POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
 TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "INDEX": "*i64"}
-TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
+TYPES |= {"factor": "fp32", "M": "i32", "N": "i32", "S": "i32", "L": "i32"}
+TYPES |= {"SHORT": "*u8", "LONG": "*u8", "MATCHING": "*i64", "NUMBERS": "*fp64", "STATE": "*i32"}
 
 
 class Planned:
@@ -101,6 +102,14 @@ def comparing() -> Iterator[tuple[str, Planned]]:
     yield "more features, backward", Planned(compared._gradients, constants, compared.WARPS, 2)
 
 
+def assigning() -> Iterator[tuple[str, Planned]]:
+    """The launches that solve assignment problems."""
+    constants = {"MASKED": True, "BLOCK": 64, "TILE": 2, "ROUNDS": assignment.ROUNDS}
+    yield "bids", Planned(assignment._bid, constants, 2, 1)
+    constants = {"MASKED": True, "BLOCK": 64, "TALL": False}
+    yield "matches", Planned(assignment._match, constants, 2, 1)
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
     plans.launcher = Planned
@@ -125,6 +134,8 @@ def main() -> None:
             results.append([f"{name}, {kind}, {F} features", *told(kernel)])
     for name, launch in comparing():
         results.append([f"compared, {name}", *told(launch.compiled(capability, "*fp32"))])
+    for name, launch in assigning():
+        results.append([f"assignment, {name}", *told(launch.compiled(capability, "*fp32"))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)
