@@ -73,8 +73,8 @@ def _plan(block: int) -> Plan:
     if block <= 128:
         return Plan(min(16, 1024 // block), 1, 1)
     if block <= 512:
-        return Plan(2048 // block, 4, 2)
-    return Plan(max(1, 4096 // block), 8, max(4, block // 256))
+        return Plan(2048 // block, 4, 4)
+    return Plan(max(1, 4096 // block), 8, 16 if block > 2048 else 8)
 
 
 def _mask(valid: Tensor | None, B: int, size: int, cost: Tensor) -> Tensor:
@@ -108,8 +108,8 @@ def _bid(
 ):  # fmt: skip
     """Match what can be by bids. ``COST`` is [B, S, L].
 
-    ``NUMBERS`` [B, BOUNDS + 2 * BLOCK] gets the least finite cost; what a forbidden pair shall
-    cost, infinity if there is none; 1 if all costs can be compared, else 0; and the duals of
+    ``NUMBERS`` [B, BOUNDS + 2 * BLOCK] gets a number well below all costs; what a forbidden pair
+    shall cost, infinity if there is none; 1 if all costs can be compared, else 0; and the duals of
     columns and of matched rows. ``STATE`` [B, 3 * BLOCK + 1] gets the row of each column and the
     column of each row, -1 where there is none.
     """
@@ -195,7 +195,7 @@ def _bid(
     too_much = highest + scale * (BLOCK + ROUNDS + 1.0)
     if COST.dtype.element_ty != tl.float64:
         too_much = tl.minimum(too_much, 3e38)  # it is to be a number of float32
-    tl.store(NUMBERS, lowest)
+    tl.store(NUMBERS, lowest - scale)
     tl.store(NUMBERS + 1, tl.where(tl.max(is_forbidden) > 0, too_much, float("inf")))
     tl.store(NUMBERS + 2, 1.0 - tl.max(is_wrong).to(tl.float64))
 
@@ -219,26 +219,25 @@ def _match(
     CAME = CHOSEN + BLOCK  # the row from which each column was reached
     j = tl.arange(0, BLOCK)
     is_row, is_column, row_step, place, turned = _sides(SHORT, LONG, S, L, b, j, MASKED)
-    lowest, too_much = tl.load(NUMBERS), tl.load(NUMBERS + 1)
+    below, too_much = tl.load(NUMBERS), tl.load(NUMBERS + 1)
     solvable = tl.load(NUMBERS + 2)
     RAW: tl.constexpr = tl.float64 if COST.dtype.element_ty == tl.float64 else tl.float32
     left = tl.where(is_row & (tl.load(CHOSEN + j) < 0), j, BLOCK)
     source = tl.where(solvable > 0, tl.min(left), BLOCK)
     while source < BLOCK:
-        # Of a column that is closed, or that is none, the length is negative, and a dual of minus
-        # infinity keeps all paths away.
+        # Lengths are positive. That of a column which is closed, or none, is negative: no path
+        # leads there.
         length = tl.where(is_column, float("inf"), float("-inf")).to(tl.float64)
-        v = tl.where(is_column, tl.load(V + j), float("-inf"))
+        v = tl.load(V + j)
         came = tl.zeros([BLOCK], tl.int32) + source
         # The least is that of a free column, if there is one.
         label = (tl.load(OWNER + j) + 1) * 65536 + j
-        row, column, so_far = source, source, lowest * 0.0
+        row, column, so_far = source, source, below * 0.0
         searching = True
         while searching:
             here = COST + row.to(tl.int64) * row_step
             cost = tl.load(here + place)
-            # The source is taken to have the least dual that leaves no length below 0.
-            start = so_far - tl.where(row == source, lowest, tl.load(U + row))
+            start = so_far - tl.where(row == source, below, tl.load(U + row))
             cost = _bounded(cost.to(RAW), too_much)
             via = cost - v + start
             nearer = via < length
@@ -247,15 +246,14 @@ def _match(
             so_far, found = _least(length, label)
             column, row = found & 65535, (found >> 16) - 1
             length = tl.where(j == column, -so_far, length)
-            v = tl.where(j == column, float("-inf"), v)
             searching = row >= 0
-        is_closed = is_column & (v == float("-inf"))
+        is_closed = is_column & (length < 0)
         change = tl.where(is_closed, length + so_far, 0.0)
-        tl.store(V + j, tl.load(V + j) - change)
-        owner = tl.load(OWNER + j)
+        tl.store(V + j, v - change)
+        owner = (label >> 16) - 1
         in_tree = is_closed & (owner >= 0)
         tl.store(U + owner, tl.load(U + owner, mask=in_tree) + change, mask=in_tree)
-        tl.store(U + source, lowest + so_far)
+        tl.store(U + source, below + so_far)
         tl.store(CAME + j, came)
         tl.debug_barrier()
         changing = True
