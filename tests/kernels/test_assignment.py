@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +12,8 @@ import setwise as sw
 from assignment_problems import KINDS, Problems, check, problems
 from setwise.kernels import assignment
 
-SMALL = [(1, 1), (4, 3), (3, 6), (7, 7)]
+SMALL = [(1, 1), (4, 3), (3, 6), (6, 6)]
+Solve = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
 
 def test_two_thousand_problems_on_the_host() -> None:
@@ -39,19 +42,19 @@ def test_what_a_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.fixture
-def interpreted() -> object:
+def interpreted() -> Solve:
     pytest.importorskip("triton")
     if torch.cuda.is_available():
         pytest.skip("there the kernels are compiled")
     from setwise.kernels.triton import assignment as kernels
 
-    return kernels.solve
+    solve: Solve = kernels.solve
+    return solve
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # inf - inf, unused
 @pytest.mark.parametrize("kind", KINDS)
-def test_kernels(kind: str, interpreted: object) -> None:
-    assert callable(interpreted)
+def test_kernels(kind: str, interpreted: Solve) -> None:
     for given in problems(1, SMALL):
         if given.kind.startswith(kind):
             check(given, interpreted(*given[1:]))
@@ -59,20 +62,17 @@ def test_kernels(kind: str, interpreted: object) -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 @pytest.mark.parametrize("bad", [torch.nan, -torch.inf])
-def test_costs_that_cannot_be_compared(bad: float, interpreted: object) -> None:
+def test_costs_that_cannot_be_compared(bad: float, interpreted: Solve) -> None:
     """Nothing of their problem is matched; what is not valid may hold anything."""
-    assert callable(interpreted)
     cost = torch.tensor([[[1.0, 2.0], [3.0, bad]], [[1.0, bad], [3.0, bad]]])
     columns = torch.tensor([[True, True], [True, False]])
     for solve in (interpreted, assignment.assign):
-        found: Tensor = solve(cost, None, columns)
-        assert found.tolist() == [[-1, -1], [0, -1]]
+        assert solve(cost, None, columns).tolist() == [[-1, -1], [0, -1]]
 
 
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
-def test_numbers_that_overflow(interpreted: object) -> None:
+def test_numbers_that_overflow(interpreted: Solve) -> None:
     """Sums of them are infinite: the result is a matching nevertheless."""
-    assert callable(interpreted)
     cost = torch.finfo(torch.float64).max * torch.randn(1, 6, 6, dtype=torch.float64).sign()
     assert interpreted(cost, None, None).sort().values.tolist() == [list(range(6))]
 
@@ -86,6 +86,7 @@ def test_one_that_is_not_the_cheapest_is_told() -> None:
             check(given, torch.tensor([wrong]))
 
 
+@pytest.mark.slow  # compiles; tests/losses/test_pytorch.py compiles the loss in the first tier
 def test_compiled_and_mapped() -> None:
     cost = torch.randn(2, 3, 4, 6)
     expected = sw.assign(cost)
