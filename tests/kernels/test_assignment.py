@@ -12,7 +12,7 @@ import setwise as sw
 from assignment_problems import KINDS, Problems, check, problems
 from setwise.kernels import assignment
 
-SMALL = [(1, 1), (4, 3), (3, 6), (6, 6)]
+SMALL = [(1, 1), (4, 3), (3, 6), (12, 12)]
 Solve = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
 
