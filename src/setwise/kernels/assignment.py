@@ -26,7 +26,7 @@ from setwise.kernels.operators import fold_mapped_dimension
 UNMATCHED = -1
 
 # Of more columns, a program on the device does not have the registers.
-MOST_COLUMNS = 8192
+MOST_COLUMNS = 4096
 # Problems of fewer pairs are not worth a thread each: SciPy solves them while one is asked for.
 PAIRS_FOR_THREADS = 2**13
 

@@ -29,7 +29,7 @@ def assign(
     an error on the CPU; on a GPU, where nothing is read back, no row of its problem is matched.
 
     The result is exact: sums are of float64. On a GPU every problem is solved by one program, and
-    nothing waits for the host; problems with a side of more than 8,192 are solved there, as those
+    nothing waits for the host; problems with a side of more than 4,096 are solved there, as those
     of CPU tensors are, by SciPy's ``linear_sum_assignment`` in ``torch.get_num_threads()`` threads.
 
     >>> import torch

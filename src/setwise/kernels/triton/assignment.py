@@ -17,6 +17,7 @@ search closes one column at a time, and there are more columns than matched rows
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.launch import Launcher, launcher
 
 # At most so many rounds of bids: paths would hardly get shorter by more.
 ROUNDS = 10
@@ -49,14 +50,9 @@ def solve(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -
     numbers = torch.empty(B, BOUNDS.value + 2 * block, dtype=torch.float64, device=cost.device)
     state = torch.empty(B, 3 * block + 1, dtype=torch.int32, device=cost.device)
     size = (min(M, N), max(M, N))
-    masked = masks[0] is not costs
-    plan = _plan(block)
-    constants = {"MASKED": masked, "BLOCK": block, "TILE": plan.tile, "ROUNDS": ROUNDS}
-    start = launcher(_bid, constants, plan.warps_to_bid, 1)
-    start((B, 1, 1), (costs, *masks, numbers, state), size)
-    constants = {"MASKED": masked, "BLOCK": block, "TALL": tall}
-    start = launcher(_match, constants, plan.warps_to_match, 1)
-    start((B, 1, 1), (costs, *masks, numbers, state, matching), size)
+    bid, match = _launchers(block, masks[0] is not costs, tall)
+    bid((B, 1, 1), (costs, *masks, numbers, state), size)
+    match((B, 1, 1), (costs, *masks, numbers, state, matching), size)
     return matching
 
 
@@ -75,6 +71,15 @@ def _plan(block: int) -> Plan:
     if block <= 512:
         return Plan(2048 // block, 4, 4)
     return Plan(max(1, 4096 // block), 8, 16 if block > 2048 else 8)
+
+
+@cache
+def _launchers(block: int, masked: bool, tall: bool) -> tuple[Launcher, Launcher]:
+    plan = _plan(block)
+    constants = {"MASKED": masked, "BLOCK": block, "TILE": plan.tile, "ROUNDS": ROUNDS}
+    bid = launcher(_bid, constants, plan.warps_to_bid, 1)
+    constants = {"MASKED": masked, "BLOCK": block, "TALL": tall}
+    return bid, launcher(_match, constants, plan.warps_to_match, 1)
 
 
 def _mask(valid: Tensor | None, B: int, size: int, cost: Tensor) -> Tensor:
