@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import setwise as sw
 from assignment_problems import KINDS, Problems, check, problems
@@ -84,6 +85,17 @@ def test_one_that_is_not_the_cheapest_is_told() -> None:
     for wrong in ([1, 0], [0, 0], [0, -1]):
         with pytest.raises(AssertionError):
             check(given, torch.tensor([wrong]))
+
+
+def test_fake_tensors() -> None:
+    """Which have no numbers: compilers and exporters run the library with them."""
+    with FakeTensorMode():
+        assert sw.assign(torch.empty(2, 3, 4)).shape == (2, 3)
+
+
+def test_the_operator_says_the_truth_about_itself() -> None:
+    cost, valid = torch.randn(2, 3, 4), torch.rand(2, 3) < 0.5
+    torch.library.opcheck(assignment.operator, (cost, valid, None))
 
 
 @pytest.mark.slow  # compiles; tests/losses/test_pytorch.py compiles the loss in the first tier

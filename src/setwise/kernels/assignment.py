@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from setwise.kernels import dispatch
 from setwise.kernels.operators import fold_mapped_dimension
+from setwise.kernels.transforms import is_eager
 
 UNMATCHED = -1
 
@@ -31,12 +33,32 @@ MOST_COLUMNS = 4096
 PAIRS_FOR_THREADS = 2**13
 
 
-@torch.library.custom_op("setwise::assign", mutates_args=())
 def assign(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -> Tensor:
     """The column of each row of ``cost`` [B, M, N], or UNMATCHED: [B, M].
 
     ``row_valid`` is [B, M] and ``column_valid`` [B, N]; None if all are.
     """
+    # To call an operator takes longer than to solve small problems.
+    if is_eager() and type(cost) is Tensor and _get_current_dispatch_mode() is None:
+        return _assign(cost.detach(), row_valid, column_valid)
+    return operator(cost, row_valid, column_valid)
+
+
+@torch.library.custom_op("setwise::assign", mutates_args=())
+def operator(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -> Tensor:
+    """`assign` as compilers and transforms see it."""
+    return _assign(cost, row_valid, column_valid)
+
+
+@operator.register_fake
+def _(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -> Tensor:
+    return cost.new_empty(cost.shape[:2], dtype=torch.long)
+
+
+operator.register_vmap(fold_mapped_dimension(operator))
+
+
+def _assign(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -> Tensor:
     if 0 in cost.shape:
         return cost.new_full(cost.shape[:2], UNMATCHED, dtype=torch.long)
     if _suits_device(cost):
@@ -44,14 +66,6 @@ def assign(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) 
         matching: Tensor = solve(cost, row_valid, column_valid)
         return matching
     return _on_host(cost, row_valid, column_valid)
-
-
-@assign.register_fake
-def _(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -> Tensor:
-    return cost.new_empty(cost.shape[:2], dtype=torch.long)
-
-
-assign.register_vmap(fold_mapped_dimension(assign))
 
 
 def _suits_device(cost: Tensor) -> bool:
