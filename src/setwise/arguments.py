@@ -85,8 +85,8 @@ def check_call(
     _check_elements("target", target)
     _check_pair(input, target)
     features = _check_features(features, input.shape[-1])
-    output_valid = _check_valid("input_valid", input_valid, input)
-    valid = _check_valid("target_valid", target_valid, target)
+    output_valid = check_valid("input_valid", input_valid, input)
+    valid = check_valid("target_valid", target_valid, target)
     _check_weight(weight, target)
 
     lead = input.shape[:-2]
@@ -218,7 +218,7 @@ def _expand_classes(
             f"target.float() for one-hot targets"
         )
     # What a mask hides may hold anything, as -1 or -100 where there is no element.
-    valid = _check_valid("target_valid", target_valid, classes)
+    valid = check_valid("target_valid", target_valid, classes)
     shown = classes
     if valid is not None:
         shown = classes.masked_fill(~valid.reshape(classes.shape[:-1]).unsqueeze(-1), 0)
@@ -228,7 +228,7 @@ def _expand_classes(
     return features.from_classes(classes).to(input.dtype)
 
 
-def _check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | None:
+def check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | None:
     """A mask [B, size] from a mask [*, size] of booleans or from lengths [*] of integers."""
     if valid is None:
         return None

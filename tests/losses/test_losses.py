@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -164,17 +165,28 @@ def test_more_targets_than_outputs_cannot_be_assigned() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_costs_without_a_best_matching_raise(bad: float) -> None:
-    """On any device: the costs are on the host then. In anomaly-free eager CPU code the door
-    itself finds bad values; inside a transform only the matching can."""
+def test_costs_without_a_best_matching_are_told(bad: float) -> None:
+    """In eager CPU code by an error; inside a transform, as on a GPU, no value is looked at."""
     z = torch.randn(2, 3, 4)
     z[1, 0, 0] = bad
+    x = torch.zeros(2, 3, 4)
+    with pytest.raises(ValueError, match="input: must be finite"):
+        sw.assignment_cross_entropy(z, x)
+    losses = torch.func.vmap(sw.assignment_cross_entropy)(z, x)
+    assert losses.isfinite().tolist() == [True, False]
 
-    def loss(logits: Tensor) -> Tensor:
-        return sw.assignment_cross_entropy(logits, torch.zeros(2, 3, 4))
 
-    with pytest.raises(ValueError, match="input: set 1"):
-        torch.func.grad(loss)(z)
+def test_costs_that_are_given_may_forbid_pairs() -> None:
+    x = torch.eye(3)
+    costs = torch.tensor([[0.0, 1.0, 9.0], [0.0, math.inf, 9.0], [math.inf, math.inf, 9.0]])
+    call = partial(sw.assignment_cross_entropy, 9 * x, x, return_matching=True)
+    assert call(matching_cost=costs)[1].tolist() == [1, 0, 2]
+    costs[2, 2] = math.inf
+    loss, matching = call(matching_cost=costs)
+    assert loss == math.inf
+    assert matching.tolist() == [1, 0, -1]
+    with pytest.raises(ValueError, match=r"matching_cost: problem 0 .* NaN or minus infinity"):
+        call(matching_cost=costs.fill_(math.nan))
 
 
 @pytest.mark.parametrize("impl", ["reference", "chunked"])

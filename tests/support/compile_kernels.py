@@ -17,7 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import clouds, compared, fused_plans, plans, points, tiles
+from setwise.kernels.triton import assignment, clouds, compared, fused_plans, plans, points, tiles
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 from setwise.kernels.triton.element import describe
 
@@ -31,6 +31,8 @@ TYPES |= {"TARGET_VALID": "*u8", "NEAREST": "*i64"}
 TYPES |= {"factor": "fp32", "t": "fp32", "M": "i32", "N": "i32"}
 TYPES |= {"START": "*i64", "ORDER": "*i64", "Q_ORDER": "*i64", "K_ORDER": "*i64", "CODE": "*i64"}
 TYPES |= {"KEPT": "*i32", "cut": "fp32"}
+TYPES |= {"factor": "fp32", "M": "i32", "N": "i32", "S": "i32", "L": "i32"}
+TYPES |= {"SHORT": "*u8", "LONG": "*u8", "MATCHING": "*i64", "NUMBERS": "*fp64", "STATE": "*i32"}
 
 
 class Planned:
@@ -138,6 +140,14 @@ def searching() -> Iterator[tuple[str, Planned]]:
     yield from started.items()
 
 
+def assigning() -> Iterator[tuple[str, Planned]]:
+    """The launches that solve assignment problems."""
+    constants = {"MASKED": True, "BLOCK": 64, "TILE": 2, "ROUNDS": assignment.ROUNDS}
+    yield "bids", Planned(assignment._bid, constants, 2, 1)
+    constants = {"MASKED": True, "BLOCK": 64, "TALL": False}
+    yield "matches", Planned(assignment._match, constants, 2, 1)
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
     plans.launcher = fused_plans.launcher = Planned
@@ -167,6 +177,8 @@ def main() -> None:
         results.append([f"fused, {name}", *told(launch.compiled(capability, elements))])
     for name, launch in searching():
         results.append([f"clouds, {name}", *told(launch.compiled(capability, "*fp32"))])
+    for name, launch in assigning():
+        results.append([f"assignment, {name}", *told(launch.compiled(capability, "*fp32"))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)

@@ -1,5 +1,6 @@
 """Losses between a set of outputs and a set of targets: functions, modules, and their table."""
 
+from setwise.losses.assign import assign
 from setwise.losses.assignment import assignment_cross_entropy
 from setwise.losses.exclusivity import rising_exclusivity
 from setwise.losses.hausdorff import hausdorff
@@ -36,6 +37,7 @@ __all__ = [
     "SetLoss",
     "StableMatchingCrossEntropyLoss",
     "TransportCrossEntropyLoss",
+    "assign",
     "assignment_cross_entropy",
     "chamfer",
     "earth_movers",

@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from setwise.arguments import Reduction, Sets, check_call, check_flag, require_dense
 from setwise.features import Features
-from setwise.kernels.assignment import assign
-from setwise.losses.matched import finish_matched, matching_costs
+from setwise.losses.matched import cheapest_matching, finish_matched, matching_costs
 from setwise.losses.presence import read_presence
 
 
@@ -68,8 +67,8 @@ def assignment_cross_entropy(
     .. math:: \min_{\pi\ \mathrm{injective}} \sum_i w_i H(x_i, y_{\pi(i)})
 
     The arguments are those of :func:`set_cross_entropy`; there is no engine to choose, since a
-    matching needs every cost. The matching is found on the host: the whole batch makes one trip
-    there. With ``return_matching=True`` the result is a pair ``(loss, matching)``, where
+    matching needs every cost. The matching is found as by :func:`assign`, on a GPU without waiting
+    for the host. With ``return_matching=True`` the result is a pair ``(loss, matching)``, where
     ``matching`` [*, M] holds the index of each target's output, or -1.
 
     With ``presence``, logits [*, N] of the outputs' existence, an output that is matched costs
@@ -80,11 +79,13 @@ def assignment_cross_entropy(
 
     ``presence_weight`` multiplies these two. The matching is the best by the loss itself, unless
     ``matching_cost`` says otherwise: other :class:`Features` of the same width, for instance with
-    other weights, or a tensor of costs [*, M, N], which then decides alone.
+    other weights, or a tensor of costs [*, M, N], which then decides alone and may
+    forbid pairs by infinity.
 
     A set without targets costs 0, or the absence of all outputs. Each target needs an output of its
     own: a set with more targets than outputs costs infinity, and its matching covers as many
-    targets as it can. A cost that is NaN or infinite raises ValueError, on any device.
+    targets as it can. A cost of NaN or minus infinity raises ValueError on the CPU; on a GPU, where
+    nothing is read back, its set has no matching and costs infinity.
 
     >>> import torch
     >>> target = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -95,13 +96,13 @@ def assignment_cross_entropy(
     check_flag("return_matching", return_matching)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     exists = read_presence(presence, presence_weight, input, sets)
-    targets, outputs = sets.masks()
+    name = "input" if matching_cost is None else "matching_cost"
     with torch.no_grad():
         if isinstance(matching_cost, Tensor):
             pairwise = _check_costs(matching_cost, input, target, sets)
         else:
             pairwise = matching_costs(_by_other_features(sets, matching_cost), exists)
-        matching = assign(pairwise, targets, outputs)
+        matching = cheapest_matching(name, sets, pairwise)
     loss = finish_matched(sets, matching, exists, reduction)
     if not return_matching:
         return loss

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from setwise.arguments import Sets, check_call
 from setwise.features import Features
-from setwise.kernels.assignment import UNMATCHED, assign
+from setwise.kernels.assignment import UNMATCHED
 from setwise.kernels.matchings import matching_probabilities
 from setwise.kernels.sampling import sample_matchings as sample
-from setwise.losses.matched import matching_costs
+from setwise.losses.matched import cheapest_matching, matching_costs
 from setwise.losses.presence import Presence, read_presence, too_few_outputs
 from setwise.losses.set_likelihood import Method, matching_problem
 
@@ -114,7 +114,7 @@ def most_likely_matching(
         input, target, features, presence, presence_weight, input_valid, target_valid, weight
     )
     with torch.no_grad():
-        matching = assign(matching_costs(sets, exists), *sets.masks())
+        matching = cheapest_matching("input", sets, matching_costs(sets, exists))
     return matching[:, : target.shape[-2]].reshape(target.shape[:-1])
 
 

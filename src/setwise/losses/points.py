@@ -12,11 +12,12 @@ from torch import Tensor
 
 from setwise.arguments import Reduction, check_call
 from setwise.features import Features, Gaussian
-from setwise.kernels.assignment import UNMATCHED, assign
+from setwise.kernels.assignment import UNMATCHED
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
 from setwise.kernels.gather import gather_elements
 from setwise.losses.costs import finish, mean_over_targets
+from setwise.losses.matched import cheapest_matching
 from setwise.losses.set_average import set_average
 
 
@@ -69,9 +70,9 @@ def earth_movers(
 
     .. math:: \min_{\pi\ \mathrm{bijective}} \frac{1}{\sum_i w_i} \sum_i w_i |x_i - y_{\pi(i)}|
 
-    The mean distance under the best matching, which is found on the host as in
-    :func:`assignment_cross_entropy`. Sets of which masks leave unequal numbers of points cost
-    infinity; :func:`transport_cross_entropy` shares points out.
+    The mean distance under the best matching, which is found as by :func:`assign`. Sets of which
+    masks leave unequal numbers of points cost infinity; :func:`transport_cross_entropy` shares
+    points out.
 
     >>> import torch
     >>> earth_movers(torch.tensor([[0.0], [5.0]]), torch.tensor([[6.0], [2.0]]))  # (2 + 1) / 2
@@ -91,7 +92,7 @@ def earth_movers(
         distances = torch.cdist(sets.target, sets.logits, compute_mode=exactly)
         if sets.weight is not None:
             distances = distances * sets.weight.unsqueeze(-1)
-        matching = assign(distances, targets, outputs)
+        matching = cheapest_matching("input", sets, distances)
     found = matching != UNMATCHED
     with no_autocast(sets.logits):
         apart = sets.target - gather_elements(sets.logits, matching.clamp(min=0))
@@ -99,7 +100,8 @@ def earth_movers(
         squared = torch.where(found, apart.square().sum(dim=-1), 0.0)
         costs = torch.where(squared > 0, squared, 1.0).sqrt() * (squared > 0)
     unequal = targets.sum(dim=-1) != outputs.sum(dim=-1)
-    return finish(sets, mean_over_targets(sets, costs), reduction, unequal)
+    unpaired = unequal | (targets & ~found).any(dim=-1)
+    return finish(sets, mean_over_targets(sets, costs), reduction, unpaired)
 
 
 def _points(input: Tensor) -> Features | None:

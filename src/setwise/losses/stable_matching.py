@@ -30,7 +30,7 @@ def stable_matching_cross_entropy(
 
     A matching is stable if no target and output would both rather have each other than whom they
     have; both go by the cost of the pair. The Set Autoencoder (Probst, 2018) matches like this.
-    The loss is never below `assignment_cross_entropy`, and needs no trip to the host.
+    The loss is never below `assignment_cross_entropy`.
 
     The arguments are those of :func:`assignment_cross_entropy`, and so is what they mean.
 
