@@ -17,7 +17,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import compared, plans, points, tiles
+from setwise.kernels.triton import (
+    compared,
+    messages,
+    plans,
+    points,
+    rounds,
+    subset_sums,
+    tiles,
+    transport,
+)
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 
 CPU = torch.device("cpu")
@@ -26,7 +35,10 @@ N = 4096
 POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
 TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "INDEX": "*i64"}
-TYPES |= {"factor": "fp32", "M": "i32", "N": "i32"}
+TYPES |= {"factor": "fp32", "B": "i32", "M": "i32", "N": "i32"}
+TYPES |= dict.fromkeys(("ROWS", "COLUMNS", "SETTLED"), "*u8")
+TYPES |= dict.fromkeys(("ORDER", "START", "ARRIVED"), "*i32")
+TYPES |= dict.fromkeys(("quiet", "t", "share", "r"), "fp32")
 
 
 class Planned:
@@ -101,6 +113,16 @@ def comparing() -> Iterator[tuple[str, Planned]]:
     yield "more features, backward", Planned(compared._gradients, constants, compared.WARPS, 2)
 
 
+def matching() -> Iterator[tuple[str, Planned]]:
+    """Those for all matchings of a set, and for plans: by several programs each."""
+    subset_sums.launcher = Planned
+    yield "exact", planned(subset_sums._plan, 8, 9, True).launch
+    tile = {"PROGRAMS": rounds.MAX_PROGRAMS, "BLOCK_L": rounds.LINES, "BLOCK_E": rounds.ELEMENTS}
+    yield "Bethe", Planned(messages.bethe_rounds, tile, rounds.WARPS, 1)
+    constants = {"UNBALANCED": True, **tile}
+    yield "transport", Planned(transport.sinkhorn_rounds, constants, rounds.WARPS, 1)
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
     plans.launcher = Planned
@@ -125,6 +147,8 @@ def main() -> None:
             results.append([f"{name}, {kind}, {F} features", *told(kernel)])
     for name, launch in comparing():
         results.append([f"compared, {name}", *told(launch.compiled(capability, "*fp32"))])
+    for name, launch in matching():
+        results.append([f"matchings, {name}", *told(launch.compiled(capability, "*fp32"))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)

@@ -153,6 +153,16 @@ def scores(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None
     return reference.scores(queries, keys, bias, _of_each_set(sharpness, queries))
 
 
+def fused(module: str, scores: Tensor) -> Any | None:
+    """The module of kernels that take all of these scores [B, M, N] at once, where they serve.
+
+    Else None, and there is PyTorch code for the same; all of it where types are wider.
+    """
+    if scores.device.type != "cuda" or scores.dtype != torch.float32 or not _has_triton():
+        return None
+    return _triton_module(f"triton.{module}") if 0 < scores[:1].numel() < 2**31 else None
+
+
 def _of_each_set(sharpness: Tensor | None, queries: Tensor) -> Tensor | None:
     """[D] -> [B, D]: operators are mapped over whatever begins with B."""
     return None if sharpness is None else sharpness.expand(len(queries), -1)

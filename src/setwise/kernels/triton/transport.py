@@ -1,0 +1,212 @@
+"""Entropic optimal transport: all of Sinkhorn's rounds in one launch.
+
+Legend: B sets, M rows, N columns. See `setwise.kernels.sinkhorn` for the potentials, and `rounds`
+for the programs that exchange them. Lines are rows or columns, and elements are what they meet.
+
+Inside, potentials and costs are in units of the temperature, and logarithms to base 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
+from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.rounds import (
+    MOST_ROUNDS,
+    WARPS,
+    grid,
+    meet,
+    own_part,
+    place_of,
+    settles,
+    take_place,
+)
+from setwise.kernels.triton.subset_sums import NEVER
+from setwise.kernels.triton.weights import LN_2, LOG2_E
+
+
+@triton.jit
+def _log(mass):
+    return tl.where(mass > 0.0, tl.log2(tl.where(mass > 0.0, mass, 1.0)), NEVER)
+
+
+@triton.jit
+def _answer(
+    COSTS, MASS, POTENTIAL, line, line_ok, elements, N, per_cost,
+    BY_ROWS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """``log2 sum_e mass_e 2^(potential_e - cost_le)`` of each line."""
+    top, total = tl.full([BLOCK_L], 2.0 * NEVER, tl.float32), tl.zeros([BLOCK_L], tl.float32)
+    for e0 in range(0, elements, BLOCK_E):
+        e = e0 + tl.arange(0, BLOCK_E)
+        e_ok = e < elements
+        offer = _log(tl.load(MASS + e, mask=e_ok, other=0.0))
+        offer += tl.load(POTENTIAL + e, mask=e_ok, other=0.0)
+        ok, at = line_ok[:, None] & e_ok[None, :], place_of(line, e, N, BY_ROWS)
+        v = offer[None, :] - tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
+        v = tl.where(e_ok[None, :], v, float("-inf"))
+        peak = tl.maximum(top, tl.max(v, 1))
+        total = total * tl.exp2(top - peak) + tl.sum(tl.exp2(v - peak[:, None]), 1)
+        top = peak
+    return top + tl.log2(total)
+
+
+@triton.jit
+def _earned(mass, potential, r, UNBALANCED: tl.constexpr):
+    """What masses earn by their potentials, in units of the temperature, and so is ``r``."""
+    each = potential * LN_2
+    if UNBALANCED:
+        x = -each / r
+        # exp(x) - 1, of which little would be left near 0.
+        near = x * (1.0 + x * (0.5 + x * (1.0 / 6 + x * (1.0 / 24 + x * (1.0 / 120)))))
+        far = tl.exp2(tl.minimum(x * LOG2_E, 126.0)) - 1.0
+        each = -r * tl.where(tl.abs(x) < 0.1, near, far)
+    return tl.sum(tl.where(mass > 0.0, mass * each, 0.0), 0)
+
+
+@triton.jit
+def _rows(
+    COSTS, A, B_, F, G, first, last, N, per_cost, share, r,
+    UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """The potentials F of rows that answer those of the columns; what they earn."""
+    earned = 0.0
+    for i0 in range(first, last, BLOCK_L):
+        i = i0 + tl.arange(0, BLOCK_L)
+        ok = i < last
+        f = -share * _answer(COSTS, B_, G, i, ok, N, N, per_cost, True, BLOCK_L, BLOCK_E)
+        tl.store(F + i, f, mask=ok)
+        earned += _earned(tl.load(A + i, mask=ok, other=0.0), f, r, UNBALANCED)
+    return earned
+
+
+@triton.jit
+def _columns(
+    COSTS, A, B_, F, G, MOVED, first, last, M, N, per_cost, share, r,
+    UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """The potentials G of columns that answer those of the rows.
+
+    What the old ones earned, less what was moved by them; and the change of that, by columns, since
+    the round before.
+    """
+    earned, change = 0.0, 0.0
+    for j0 in range(first, last, BLOCK_L):
+        j = j0 + tl.arange(0, BLOCK_L)
+        ok = j < last
+        asked = _answer(COSTS, A, F, j, ok, M, N, per_cost, False, BLOCK_L, BLOCK_E)
+        g, b = tl.load(G + j, mask=ok, other=0.0), tl.load(B_ + j, mask=ok, other=0.0)
+        moved = tl.where(ok & (b > 0.0), b * tl.exp2(tl.minimum(g + asked, 126.0)), 0.0)
+        before = tl.load(MOVED + j, mask=ok, other=0.0)
+        change += tl.sum(tl.abs(moved - before), 0)
+        earned += _earned(b, g, r, UNBALANCED) - tl.sum(moved, 0)
+        tl.store(MOVED + j, moved, mask=ok)
+        tl.store(G + j, -share * asked, mask=ok)
+    return earned, change
+
+
+@triton.jit
+def _plan(
+    COSTS, A, B_, F, G, PLAN, first, last, N, per_cost,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    for i0 in range(first, last, BLOCK_L):
+        i = i0 + tl.arange(0, BLOCK_L)
+        offer = _log(tl.load(A + i, mask=i < last, other=0.0))
+        offer += tl.load(F + i, mask=i < last, other=0.0)
+        for j0 in range(0, N, BLOCK_E):
+            j = j0 + tl.arange(0, BLOCK_E)
+            wanted = _log(tl.load(B_ + j, mask=j < N, other=0.0))
+            wanted += tl.load(G + j, mask=j < N, other=0.0)
+            ok, at = (i < last)[:, None] & (j < N)[None, :], place_of(i, j, N, True)
+            costs = tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
+            log = tl.minimum(offer[:, None] + wanted[None, :] - costs, 126.0)
+            tl.store(PLAN + at, tl.exp2(log), mask=ok)
+
+
+@triton.jit
+def sinkhorn_rounds(
+    COSTS, A, B_, F, G, MOVED, PLAN, VALUE, SETTLED, PARTS, ARRIVED,
+    B, M, N, groups, most, between, quiet, t, share, r,
+    UNBALANCED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Rounds until a set has settled, ``most`` of them, from potentials G on; then the plan."""
+    group, place = take_place(ARRIVED, groups, PROGRAMS)
+    met = 0
+    per_cost = LOG2_E / t
+    for b in range(group, B, groups):
+        start = b * M * N
+        C, a, b_, f, g = COSTS + start, A + b * M, B_ + b * N, F + b * M, G + b * N
+        parts = PARTS + b * 2 * PROGRAMS
+        i, i_end = own_part(M, place, PROGRAMS)
+        j, j_end = own_part(N, place, PROGRAMS)
+        rounds, value, settled = 0, 0.0, False
+        while (rounds < most) & (settled == 0):
+            by_rows = _rows(
+                C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E
+            )
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            by_columns, change = _columns(
+                C, a, b_, f, g, MOVED + b * N, j, j_end, M, N, per_cost, share, r,
+                UNBALANCED, BLOCK_L, BLOCK_E,
+            )  # fmt: skip
+            look = rounds % between == 0
+            if look:
+                tl.store(parts + place, (by_rows + by_columns + 1.0 / PROGRAMS) * t)
+                tl.store(parts + PROGRAMS + place, change)
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            if look:
+                settled, value = settles(parts, value, rounds, quiet, PROGRAMS)
+            rounds += 1
+        _rows(C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
+        tl.debug_barrier()
+        _plan(C, a, b_, f, g, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
+        if place == 0:
+            tl.store(VALUE + b, value)
+            tl.store(SETTLED + b, settled)
+
+
+def transport(
+    costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `setwise.kernels.sinkhorn.transport` gives, of float32 costs that are not empty."""
+    B, M, N = costs.shape
+    plan = grid(B, M, N, costs.device)
+    f, g, moved = costs.new_empty(B, M), costs.new_zeros(B, N), costs.new_zeros(B, N)
+    pairs, value = costs.new_empty(B, M, N), costs.new_empty(B)
+    settled = costs.new_empty(B, dtype=torch.bool)
+    constants = {
+        "UNBALANCED": r is not None,
+        "PROGRAMS": plan.programs,
+        "BLOCK_L": plan.lines,
+        "BLOCK_E": plan.elements,
+    }
+    share = 1.0 if r is None else r / (r + t)
+    launch = launcher(sinkhorn_rounds, constants, WARPS, 1)
+    launch(
+        (plan.programs * plan.groups, 1, 1),
+        (
+            costs.contiguous(),
+            a.contiguous(),
+            b.contiguous(),
+            f,
+            g,
+            moved,
+            pairs,
+            value,
+            settled.view(torch.uint8),
+            costs.new_empty(B, 2, plan.programs),
+            plan.arrived(costs),
+        ),
+        (
+            *(B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS),
+            *(tolerance(costs.dtype), t, share, 1.0 if r is None else r / t),
+        ),
+    )
+    return value, pairs, settled, g * (t * math.log(2))
