@@ -37,12 +37,15 @@ def test_exact(M: int, N: int, record: bool) -> None:
     torch.testing.assert_close(used.double(), pairs.sum(1), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("scale", [0.5, 5.0])
+@pytest.mark.parametrize("exclusivity", [None, 0.7])
+@pytest.mark.parametrize("scale", [0.5, 3.0])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_bethe(shape: tuple[int, int, int], scale: float) -> None:
+def test_bethe(shape: tuple[int, int, int], scale: float, exclusivity: float | None) -> None:
     scores, odds, rows, columns = problem(*shape, scale)
-    value, pairs, _, settled, _ = bethe.bethe(scores, odds, None, rows, columns)
-    args = (scores.float(), odds.float(), None, rows, columns)
+    shared = None if exclusivity is None else scores.new_full(shape[:1], exclusivity)
+    value, pairs, use, settled, _ = bethe.bethe(scores, odds, shared, rows, columns)
+    shared = None if shared is None else shared.float()
+    args = (scores.float(), odds.float(), shared, rows, columns)
     got, got_pairs, used, quiet, answers = sum_matchings(*args, "bethe", True)
     again = sum_matchings(*args, "bethe", True)
     assert all(map(torch.equal, again, (got, got_pairs, used, quiet, answers)))
@@ -50,7 +53,7 @@ def test_bethe(shape: tuple[int, int, int], scale: float) -> None:
     assert both.double().mean() >= settled.double().mean() - 0.2
     torch.testing.assert_close(got.double()[both], value[both], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(got_pairs.double()[both], pairs[both], rtol=0, atol=2e-3)
-    torch.testing.assert_close(got_pairs.sum(1), used)
+    torch.testing.assert_close(used.double()[both], use[both], rtol=0, atol=5e-3)
 
 
 @pytest.mark.parametrize("missing", [None, 0.7])
@@ -83,7 +86,8 @@ def test_extreme_scores_stay_finite(method: str) -> None:
         for found in (value, pairs, used):
             assert found.isfinite().all()
         if method == "exact":
-            torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=1e-3)
+            # Relative to the scores, of which little may be left.
+            torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=1e-2)
 
 
 @pytest.mark.parametrize(

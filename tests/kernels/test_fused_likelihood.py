@@ -13,7 +13,8 @@ pytest.importorskip("triton")
 import setwise as sw
 from matchings import random_problem
 from setwise.kernels import bethe, matchings, permanent, sinkhorn
-from setwise.kernels.triton import messages, rounds, subset_sums, transport
+from setwise.kernels.triton import bethe as kernels
+from setwise.kernels.triton import rounds, subset_sums, transport
 
 # Where a GPU is, the kernels are not made for the interpreter; tests/gpu has them compiled.
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are made for the GPU")
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are m
 @pytest.fixture
 def fused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have calls on a CPU served as on a GPU."""
-    modules = {"messages": messages, "subset_sums": subset_sums, "transport": transport}
+    modules = {"bethe": kernels, "subset_sums": subset_sums, "transport": transport}
 
     def serve(module: str, scores: Tensor) -> Any:
         return modules[module] if scores.dtype == torch.float32 else None
@@ -33,9 +34,9 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles that are smaller than the sets, and no power of two fits the latter."""
-    for kernels in (messages, transport):
-        monkeypatch.setattr(kernels, "grid", lambda B, M, N, device: rounds.Grid(1, 1, 2, 2))
+    """Tiles that are smaller than the sets, and one program for all of these."""
+    for user in (kernels, transport):
+        monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 1))
 
 
 def problem(B: int, M: int, N: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -94,11 +95,16 @@ class TestExact:
 
 
 class TestBethe:
-    @pytest.mark.parametrize(("M", "N"), [(1, 1), (2, 5), (4, 3)])
-    def test_value_and_beliefs(self, M: int, N: int) -> None:
+    @pytest.mark.parametrize(
+        ("M", "N", "exclusivity"),
+        [(1, 1, None), (2, 5, None), (4, 3, None), (3, 2, 0.3), (2, 4, 0.0), (3, 3, 1.0)],
+    )
+    def test_value_and_beliefs(self, M: int, N: int, exclusivity: float | None) -> None:
         scores, odds, rows, columns = problem(2, M, N)
-        value, pairs, used, settled, _ = bethe.bethe(scores, odds, None, rows, columns)
-        got = messages.bethe(scores.float(), odds.float(), rows, columns)
+        shared = None if exclusivity is None else scores.new_full((2,), exclusivity)
+        value, pairs, used, settled, _ = bethe.bethe(scores, odds, shared, rows, columns)
+        shared = None if shared is None else shared.float()
+        got = kernels.bethe(scores.float(), odds.float(), shared, rows, columns)
         assert settled.all()
         assert got[3].all()
         close(got[0], value, rtol=1e-4)
@@ -109,8 +115,8 @@ class TestBethe:
     def test_messages_are_those_of_pytorch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Round by round, and what has not settled by then is said."""
         scores, odds, rows, columns = problem(2, 3, 4)
-        monkeypatch.setattr(messages, "MOST_ROUNDS", 2)
-        got = messages.bethe(scores.float(), odds.float(), rows, columns)
+        monkeypatch.setattr(kernels, "MOST_ROUNDS", 2)
+        got = kernels.bethe(scores.float(), odds.float(), None, rows, columns)
         g = bethe.graph(scores, odds, None, rows, columns)
         one = bethe._answer(g, bethe._ask(g, torch.zeros_like(g.scores)))
         two = bethe._answer(g, bethe._ask(g, one))
@@ -120,10 +126,10 @@ class TestBethe:
 
     def test_extreme_scores(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One way to match wins against the largest scores, by way of very small ones."""
-        monkeypatch.setattr(messages, "MOST_ROUNDS", 11)
+        monkeypatch.setattr(kernels, "MOST_ROUNDS", 11)
         scores = torch.tensor([[[0.0, -1000.0], [-1000.0, -3000.0]]])
         all_valid = torch.ones(1, 2) > 0, torch.ones(1, 2) > 0
-        value, pairs, *_ = messages.bethe(scores, torch.zeros(1, 2), *all_valid)
+        value, pairs, *_ = kernels.bethe(scores, torch.zeros(1, 2), None, *all_valid)
         close(value, torch.tensor([-2000.0]).double())
         close(pairs[0], torch.eye(2).flip(0).double())
 

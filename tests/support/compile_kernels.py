@@ -18,8 +18,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from setwise.kernels.triton import (
+    bethe,
     compared,
-    messages,
     plans,
     points,
     rounds,
@@ -117,10 +117,10 @@ def matching() -> Iterator[tuple[str, Planned]]:
     """Those for all matchings of a set, and for plans: by several programs each."""
     subset_sums.launcher = Planned
     yield "exact", planned(subset_sums._plan, 8, 9, True).launch
-    tile = {"PROGRAMS": rounds.MAX_PROGRAMS, "BLOCK_L": rounds.LINES, "BLOCK_E": rounds.ELEMENTS}
-    yield "Bethe", Planned(messages.bethe_rounds, tile, rounds.WARPS, 1)
-    constants = {"UNBALANCED": True, **tile}
-    yield "transport", Planned(transport.sinkhorn_rounds, constants, rounds.WARPS, 1)
+    grid = rounds.Grid(10, 1, rounds.LINES, 8)
+    yield "Bethe", Planned(bethe.bethe_rounds, bethe.constants(grid, True), grid.warps, 1)
+    constants = transport.constants(grid, True)
+    yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)
 
 
 def main() -> None:

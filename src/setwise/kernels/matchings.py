@@ -39,10 +39,9 @@ def _sum_matchings(
     """
     with no_autocast(scores):
         if method == "bethe":
-            kernels = fused("messages", scores) if exclusivity is None else None
-            if kernels is not None:
-                return kernels.bethe(scores, odds, rows, columns)
-            return bethe(scores, odds, exclusivity, rows, columns)
+            kernels = fused("bethe", scores)
+            solve = bethe if kernels is None else kernels.bethe
+            return solve(scores, odds, exclusivity, rows, columns)
         kernels = fused("subset_sums", scores)
         if kernels is not None:
             value, pairs, used = kernels.log_sum(scores, odds, rows, columns, record)

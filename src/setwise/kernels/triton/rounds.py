@@ -19,15 +19,15 @@ from torch import Tensor
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, looks
 from setwise.kernels.triton.tiles import power_of_2
 
-# Numbers of a set that are worth a program of their own.
-NUMBERS = 2**13
-MAX_PROGRAMS = 8
-# Programs of groups on each multiprocessor: while one waits for its group, another one works.
+# Lines of a set that are one program's to work on, up to so many programs, and their elements that
+# it has in hand. A warp reads them side by side, and needs no other to add up what it finds.
+LINES = 32
+MAX_PROGRAMS = tl.constexpr(16)
+# Programs of groups on each multiprocessor: while one waits for its group, another one works. With
+# more of them, what they work on would not fit in the cache.
 PER_SM = 2
 # A look is at the messages of the round before: one round comes first, to look at the start.
 MOST_ROUNDS = looks(torch.float32).stop * ROUNDS_BETWEEN_LOOKS + 1
-# The tile that a program has in hand.
-LINES, ELEMENTS, WARPS = 8, 64, 4
 
 
 @triton.jit
@@ -70,20 +70,20 @@ def settles(PARTS, value, rounds, quiet, PROGRAMS: tl.constexpr):
 
     The rule is that of `setwise.kernels.fixed_point.settle`.
     """
-    place = tl.arange(0, PROGRAMS)
-    now = tl.sum(tl.load(PARTS + place), 0)
-    change = tl.sum(tl.load(PARTS + PROGRAMS + place), 0)
+    place = tl.arange(0, MAX_PROGRAMS)
+    now = tl.sum(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
+    change = tl.sum(tl.load(PARTS + PROGRAMS + place, mask=place < PROGRAMS, other=0.0), 0)
     still = tl.abs(now - value) <= quiet * (1.0 + tl.abs(now))
     return (rounds > 0) & (change <= quiet) & still, now
 
 
 class Grid(NamedTuple):
-    """How many programs work on one set, and on how many sets at once; and their tiles."""
+    """How many programs work on one set, on how many sets at once, and their tiles."""
 
     programs: int
     groups: int
-    lines: int
-    elements: int
+    block: int
+    warps: int
 
     def arrived(self, like: Tensor) -> Tensor:
         """Counters of the groups, and that of the programs that have started."""
@@ -92,11 +92,13 @@ class Grid(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
-    lines, elements = (min(most, max(2, power_of_2(max(M, N)))) for most in (LINES, ELEMENTS))
+    size = max(M, N)
+    block = min(LINES, max(2, power_of_2(size)))
+    warps = max(1, block * block // 128)
     if device.type != "cuda":
-        return Grid(1, B, lines, elements)
+        return Grid(1, B, block, warps)
+    programs = min(MAX_PROGRAMS.value, (size + LINES - 1) // LINES)
     places = PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
-    programs = min(MAX_PROGRAMS, power_of_2(max(1, M * N // NUMBERS)))
     # Alone, a program waits for nobody, and the device may run as many as it has room for.
     groups = B if programs == 1 else min(B, max(1, places // programs))
-    return Grid(programs, groups, lines, elements)
+    return Grid(programs, groups, block, warps)

@@ -35,12 +35,12 @@ STORED = 2**28
 
 @triton.jit
 def _scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N):
-    """Of all targets with output j, to base 2; 0 of targets that are not valid, else NEVER."""
+    """Of all targets with output j: 0 of those that are not valid, NEVER if that is not."""
     j += tl.zeros_like(i)
     column_ok = tl.load(COLUMNS + j, mask=j < N, other=0) != 0
     s = tl.load(SCORES + i * N + j, mask=(i < M) & column_ok, other=0.0)
     s += tl.load(ODDS + j, mask=column_ok, other=0.0)
-    return tl.where(row_ok, tl.where(column_ok, s * LOG2_E, NEVER), 0.0)
+    return tl.where(row_ok, tl.where(column_ok, s, NEVER), 0.0)
 
 
 @triton.jit
@@ -86,7 +86,8 @@ def log_permanent(
     tl.store(WAYS, 0.0)
     tl.debug_barrier()
     for j in range(1, size + 1):
-        s = (_scores_of(SCORES, ODDS, COLUMNS, i, j - 1, row_ok, M, N) - top)[None, :]
+        s = _scores_of(SCORES, ODDS, COLUMNS, i, j - 1, row_ok, M, N)
+        s = ((s - top) * LOG2_E)[None, :]
         last = tl.load(START + tl.minimum(j, M) + 1)
         for t0 in range(tl.load(START + tl.maximum(0, j - spare)), last, BLOCK_T):
             t = t0 + tl.arange(0, BLOCK_T)
@@ -108,7 +109,7 @@ def log_permanent(
     # The targets that are not valid take, in any order, outputs that are left.
     valid = tl.sum(row_ok.to(tl.int32), 0)
     orders = tl.sum(tl.where(i < M - valid, tl.log2((spare + 1 + i).to(tl.float32)), 0.0), 0)
-    value = LN_2 * (total + tl.sum(top, 0) - orders)
+    value = (total - orders) * LN_2 + tl.sum(top, 0)
     tl.store(VALUE + b, tl.where(valid > 0, value, 0.0))
 
     if RECORD:
@@ -116,7 +117,8 @@ def log_permanent(
         tl.debug_barrier()
         for back in range(1, size + 1):
             j = size - back
-            s = (_scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N) - top)[None, :]
+            s = _scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N)
+            s = ((s - top) * LOG2_E)[None, :]
             last = tl.load(START + tl.minimum(j, M) + 1)
             pairs = tl.zeros([BLOCK_M], tl.float32)
             for t0 in range(tl.load(START + tl.maximum(0, j - spare)), last, BLOCK_T):

@@ -19,7 +19,7 @@ from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.rounds import (
     MOST_ROUNDS,
-    WARPS,
+    Grid,
     grid,
     meet,
     own_part,
@@ -41,8 +41,12 @@ def _answer(
     COSTS, MASS, POTENTIAL, line, line_ok, elements, N, per_cost,
     BY_ROWS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """``log2 sum_e mass_e 2^(potential_e - cost_le)`` of each line."""
-    top, total = tl.full([BLOCK_L], 2.0 * NEVER, tl.float32), tl.zeros([BLOCK_L], tl.float32)
+    """``log2 sum_e mass_e 2^(potential_e - cost_le)`` of each line.
+
+    Each place of a tile keeps a sum of its own, and they are added in the end.
+    """
+    top = tl.full([BLOCK_L, BLOCK_E], 2.0 * NEVER, tl.float32)
+    total = top * 0.0
     for e0 in range(0, elements, BLOCK_E):
         e = e0 + tl.arange(0, BLOCK_E)
         e_ok = e < elements
@@ -51,10 +55,11 @@ def _answer(
         ok, at = line_ok[:, None] & e_ok[None, :], place_of(line, e, N, BY_ROWS)
         v = offer[None, :] - tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
         v = tl.where(e_ok[None, :], v, float("-inf"))
-        peak = tl.maximum(top, tl.max(v, 1))
-        total = total * tl.exp2(top - peak) + tl.sum(tl.exp2(v - peak[:, None]), 1)
-        top = peak
-    return top + tl.log2(total)
+        ratio = tl.exp2(-tl.abs(v - top))
+        total = tl.where(v > top, total * ratio + 1.0, total + ratio)
+        top = tl.maximum(top, v)
+    peak = tl.max(top, 1)
+    return peak + tl.log2(tl.sum(total * tl.exp2(top - peak[:, None]), 1))
 
 
 @triton.jit
@@ -67,7 +72,7 @@ def _earned(mass, potential, r, UNBALANCED: tl.constexpr):
         near = x * (1.0 + x * (0.5 + x * (1.0 / 6 + x * (1.0 / 24 + x * (1.0 / 120)))))
         far = tl.exp2(tl.minimum(x * LOG2_E, 126.0)) - 1.0
         each = -r * tl.where(tl.abs(x) < 0.1, near, far)
-    return tl.sum(tl.where(mass > 0.0, mass * each, 0.0), 0)
+    return tl.where(mass > 0.0, mass * each, 0.0)
 
 
 @triton.jit
@@ -76,14 +81,14 @@ def _rows(
     UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """The potentials F of rows that answer those of the columns; what they earn."""
-    earned = 0.0
+    earned = tl.zeros([BLOCK_L], tl.float32)
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
         ok = i < last
         f = -share * _answer(COSTS, B_, G, i, ok, N, N, per_cost, True, BLOCK_L, BLOCK_E)
         tl.store(F + i, f, mask=ok)
         earned += _earned(tl.load(A + i, mask=ok, other=0.0), f, r, UNBALANCED)
-    return earned
+    return tl.sum(earned, 0)
 
 
 @triton.jit
@@ -96,7 +101,7 @@ def _columns(
     What the old ones earned, less what was moved by them; and the change of that, by columns, since
     the round before.
     """
-    earned, change = 0.0, 0.0
+    earned, change = tl.zeros([BLOCK_L], tl.float32), tl.zeros([BLOCK_L], tl.float32)
     for j0 in range(first, last, BLOCK_L):
         j = j0 + tl.arange(0, BLOCK_L)
         ok = j < last
@@ -104,11 +109,11 @@ def _columns(
         g, b = tl.load(G + j, mask=ok, other=0.0), tl.load(B_ + j, mask=ok, other=0.0)
         moved = tl.where(ok & (b > 0.0), b * tl.exp2(tl.minimum(g + asked, 126.0)), 0.0)
         before = tl.load(MOVED + j, mask=ok, other=0.0)
-        change += tl.sum(tl.abs(moved - before), 0)
-        earned += _earned(b, g, r, UNBALANCED) - tl.sum(moved, 0)
+        change += tl.abs(moved - before)
+        earned += _earned(b, g, r, UNBALANCED) - moved
         tl.store(MOVED + j, moved, mask=ok)
         tl.store(G + j, -share * asked, mask=ok)
-    return earned, change
+    return tl.sum(earned, 0), tl.sum(change, 0)
 
 
 @triton.jit
@@ -172,6 +177,12 @@ def sinkhorn_rounds(
             tl.store(SETTLED + b, settled)
 
 
+def constants(grid: Grid, unbalanced: bool) -> dict[str, int]:
+    """What the kernel is compiled for."""
+    tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.block, "BLOCK_E": grid.block}
+    return {"UNBALANCED": unbalanced, **tile}
+
+
 def transport(
     costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -181,14 +192,8 @@ def transport(
     f, g, moved = costs.new_empty(B, M), costs.new_zeros(B, N), costs.new_zeros(B, N)
     pairs, value = costs.new_empty(B, M, N), costs.new_empty(B)
     settled = costs.new_empty(B, dtype=torch.bool)
-    constants = {
-        "UNBALANCED": r is not None,
-        "PROGRAMS": plan.programs,
-        "BLOCK_L": plan.lines,
-        "BLOCK_E": plan.elements,
-    }
     share = 1.0 if r is None else r / (r + t)
-    launch = launcher(sinkhorn_rounds, constants, WARPS, 1)
+    launch = launcher(sinkhorn_rounds, constants(plan, r is not None), plan.warps, 1)
     launch(
         (plan.programs * plan.groups, 1, 1),
         (

@@ -1,0 +1,156 @@
+"""Bethe's approximation of the sum over all matchings: all rounds of messages in one launch.
+
+Legend: B sets, M targets, N outputs. See `messages` for a round, and `rounds` for the programs that
+exchange them.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
+from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.messages import answer, ask, beliefs
+from setwise.kernels.triton.rounds import (
+    MOST_ROUNDS,
+    Grid,
+    grid,
+    meet,
+    own_part,
+    place_of,
+    settles,
+    take_place,
+)
+from setwise.kernels.triton.subset_sums import NEVER
+from setwise.kernels.triton.weights import LN_2, LOG2_E
+
+# See `setwise.kernels.bethe`.
+CERTAIN = tl.constexpr(100.0)
+
+
+@triton.jit
+def _measure(
+    SCORES, ODDS, ROWS, COLUMNS, M, N, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr
+):  # fmt: skip
+    """The spread of scores and odds, to base 2, and the numbers of valid targets and outputs."""
+    high = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
+    low, high_odds = -high, tl.full([BLOCK_E], NEVER, tl.float32)
+    low_odds = -high_odds
+    rows, columns = tl.zeros([BLOCK_L], tl.int32), tl.zeros([BLOCK_E], tl.int32)
+    for i0 in range(0, M, BLOCK_L):
+        i = i0 + tl.arange(0, BLOCK_L)
+        rows += (tl.load(ROWS + i, mask=i < M, other=0) != 0).to(tl.int32)
+    for j0 in range(0, N, BLOCK_E):
+        j = j0 + tl.arange(0, BLOCK_E)
+        j_ok = tl.load(COLUMNS + j, mask=j < N, other=0) != 0
+        columns += j_ok.to(tl.int32)
+        odds = tl.load(ODDS + j, mask=j_ok, other=0.0)
+        high_odds = tl.maximum(high_odds, tl.where(j_ok, odds, NEVER))
+        low_odds = tl.minimum(low_odds, tl.where(j_ok, odds, -NEVER))
+        for i0 in range(0, M, BLOCK_L):
+            i = i0 + tl.arange(0, BLOCK_L)
+            i_ok = tl.load(ROWS + i, mask=i < M, other=0) != 0
+            ok = i_ok[:, None] & j_ok[None, :]
+            s = tl.load(SCORES + place_of(i, j, N, True), mask=ok, other=0.0)
+            high = tl.maximum(high, tl.where(ok, s, NEVER))
+            low = tl.minimum(low, tl.where(ok, s, -NEVER))
+    spread = tl.maximum(tl.max(tl.max(high, 1), 0) - tl.min(tl.min(low, 1), 0), 0.0)
+    spread += tl.maximum(tl.max(high_odds, 0) - tl.min(low_odds, 0), 0.0)
+    return spread * LOG2_E, tl.sum(rows, 0), tl.sum(columns, 0)
+
+
+@triton.jit
+def _exclusivity(E, b, SHARED: tl.constexpr):
+    """Of a set: the number, its logarithm, and that of what it lacks."""
+    e = 1.0
+    lone, some = 0.0, NEVER
+    if SHARED:
+        e = tl.load(E + b)
+        lone = tl.where(e > 0.0, tl.log2(tl.where(e > 0.0, e, 1.0)), NEVER)
+        some = tl.where(e < 1.0, tl.log2(tl.where(e < 1.0, 1.0 - e, 1.0)), NEVER)
+    return e, lone, some
+
+
+@triton.jit
+def bethe_rounds(
+    SCORES, ODDS, E, ROWS, COLUMNS, ANSWERS, ASKED, USED, VALUE, SETTLED, PARTS, ARRIVED,
+    B, M, N, groups, most, between, quiet,
+    SHARED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Rounds until a set has settled, ``most`` of them; in the end ASKED has the probabilities."""
+    group, place = take_place(ARRIVED, groups, PROGRAMS)
+    met = 0
+    for b in range(group, B, groups):
+        start = b * M * N
+        S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
+        D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
+        P = PARTS + b * 2 * PROGRAMS
+        spread, rows, columns = _measure(S, D, R, C, M, N, BLOCK_L, BLOCK_E)
+        limit = spread * M * 2.0 + LOG2_E * CERTAIN
+        e, lone, some = _exclusivity(E, b, SHARED)
+        # With as many targets as outputs none is left over: no message should wait for that.
+        unused = tl.where((rows == columns) & (e == 1.0), NEVER, 0.0)
+        hopeless = (rows > columns) & (e == 1.0)
+        i, i_end = own_part(M, place, PROGRAMS)
+        j, j_end = own_part(N, place, PROGRAMS)
+        rounds, value, settled = 0, 0.0, False
+        while (rounds < most) & (settled == 0):
+            look = rounds % between == 0
+            by_rows = ask(S, A, Q, R, C, i, i_end, N, limit, BLOCK_L, BLOCK_E)
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            by_columns, apart = answer(
+                S, Q, A, D, U, R, C, j, j_end, M, N, unused, lone, some, limit, look,
+                SHARED, BLOCK_L, BLOCK_E,
+            )  # fmt: skip
+            if look:
+                tl.store(P + place, (by_rows + by_columns) * LN_2)
+                tl.store(P + PROGRAMS + place, tl.where(hopeless, 0.0, apart))
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            if look:
+                settled, value = settles(P, value, rounds, quiet, PROGRAMS)
+            rounds += 1
+        beliefs(S, A, Q, R, C, i, i_end, N, BLOCK_L, BLOCK_E)
+        if place == 0:
+            tl.store(VALUE + b, value)
+            tl.store(SETTLED + b, settled)
+
+
+def constants(grid: Grid, shared: bool) -> dict[str, int]:
+    """What the kernel is compiled for."""
+    tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.block, "BLOCK_E": grid.block}
+    return {"SHARED": shared, **tile}
+
+
+def bethe(
+    scores: Tensor, odds: Tensor, exclusivity: Tensor | None, rows: Tensor, columns: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What `setwise.kernels.bethe.bethe` gives, of float32 scores that are not empty."""
+    B, M, N = scores.shape
+    plan = grid(B, M, N, scores.device)
+    answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
+    value, settled = scores.new_empty(B), rows.new_empty(B)
+    shared = exclusivity is not None
+    used = scores.new_empty(B, N) if shared else value
+    launch = launcher(bethe_rounds, constants(plan, shared), plan.warps, 1)
+    launch(
+        (plan.programs * plan.groups, 1, 1),
+        (
+            scores.contiguous(),
+            odds.contiguous(),
+            value if exclusivity is None else exclusivity.contiguous(),
+            rows.contiguous().view(torch.uint8),
+            columns.contiguous().view(torch.uint8),
+            answers,
+            pairs,
+            used,
+            value,
+            settled.view(torch.uint8),
+            scores.new_empty(B, 2, plan.programs),
+            plan.arrived(scores),
+        ),
+        (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
+    )
+    return value, pairs, used if shared else pairs.sum(1), settled, answers
