@@ -123,3 +123,37 @@ def test_losses_and_their_gradients(loss: Any, options: dict[str, Any]) -> None:
     assert both.sum() >= 15
     for a, b in zip(got[:-1], right[:-1], strict=True):
         torch.testing.assert_close(a[both].double(), b[both], rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        (sw.set_likelihood, {"method": "exact"}),
+        (sw.set_likelihood, {"method": "bethe"}),
+        (sw.transport_cross_entropy, {}),
+    ],
+)
+def test_a_graph_can_hold_it(loss: Any, options: dict[str, Any]) -> None:
+    """Nothing waits for the device: forward and backward are captured, and replayed on new data."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    shape = (3, 9, 6) if options.get("method") == "exact" else (3, 80, 6)
+    logits = torch.randn(shape, generator=generator, device="cuda").requires_grad_()
+    target = torch.rand(shape, generator=generator, device="cuda").round()
+
+    def step() -> tuple[Tensor, Tensor]:
+        value = loss(logits, target, **options)
+        return value, torch.autograd.grad(value, logits)[0]
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value, gradient = step()
+    with torch.no_grad():
+        logits.copy_(torch.randn(shape, generator=generator, device="cuda"))
+    graph.replay()
+    expected = step()
+    torch.testing.assert_close((value, gradient), expected)

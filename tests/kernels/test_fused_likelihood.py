@@ -36,7 +36,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> None:
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles that are smaller than the sets, and one program for all of these."""
     for user in (kernels, transport):
-        monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 1))
+        monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 2, 1))
 
 
 def problem(B: int, M: int, N: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -54,7 +54,7 @@ class TestExact:
     def test_value_and_probabilities(self, M: int, N: int) -> None:
         scores, odds, rows, columns = problem(2, M, N)
         value, pairs = permanent.log_permanent(scores + odds.unsqueeze(1), rows, columns, True)
-        args = (scores.float(), odds.float(), rows, columns)
+        args = (scores.float(), odds.float(), (rows, columns))
         got, got_pairs, used = subset_sums.log_sum(*args, record=True)
         close(got, value)
         close(got_pairs, pairs)
@@ -66,13 +66,14 @@ class TestExact:
     def test_in_parts_and_by_small_tiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
         scores, odds, rows, columns = problem(3, 4, 4)
         value, pairs = permanent.log_permanent(scores + odds.unsqueeze(1), rows, columns, True)
-        plan = subset_sums._plan(1, 4, True)
+        plan = subset_sums._plan(1, 4, True, True, True)
+        kind = dict.fromkeys(("MASKED", "PRESENCE", "RECORD"), True)
         small = subset_sums.launcher(
-            subset_sums.log_permanent, {"RECORD": True, "BLOCK_M": 4, "BLOCK_T": 2}, 4, 1
+            subset_sums.log_permanent, kind | {"BLOCK_M": 4, "BLOCK_T": 2}, 4, 1
         )
         monkeypatch.setattr(subset_sums, "STORED", 3 * 2**4)  # one set at a time
         monkeypatch.setattr(subset_sums, "_plan", lambda *_: plan._replace(launch=small))
-        got = subset_sums.log_sum(scores.float(), odds.float(), rows, columns, record=True)
+        got = subset_sums.log_sum(scores.float(), odds.float(), (rows, columns), True)
         close(got[0], value)
         close(got[1], pairs)
 
@@ -81,7 +82,7 @@ class TestExact:
         scores = torch.randint(-1, 2, (3, 3, 4), generator=generator).float() * 1e4
         odds = torch.randint(-1, 2, (3, 4), generator=generator).float() * 1e4
         all_valid = torch.ones(3, 3) > 0, torch.ones(3, 4) > 0
-        value, pairs, used = subset_sums.log_sum(scores, odds, *all_valid, record=True)
+        value, pairs, used = subset_sums.log_sum(scores, odds, all_valid, record=True)
         exact = (scores + odds.unsqueeze(1)).double()
         right, right_pairs = permanent.log_permanent(exact, *all_valid, True)
         close(value, right)
@@ -89,8 +90,7 @@ class TestExact:
         assert used.isfinite().all()
 
     def test_what_is_impossible_stays_finite(self) -> None:
-        rows, columns = torch.ones(1, 3) > 0, torch.ones(1, 2) > 0
-        found = subset_sums.log_sum(torch.randn(1, 3, 2), torch.zeros(1, 2), rows, columns, True)
+        found = subset_sums.log_sum(torch.randn(1, 3, 2), None, None, record=True)
         assert all(t.isfinite().all() for t in found)
 
 
@@ -104,7 +104,7 @@ class TestBethe:
         shared = None if exclusivity is None else scores.new_full((2,), exclusivity)
         value, pairs, used, settled, _ = bethe.bethe(scores, odds, shared, rows, columns)
         shared = None if shared is None else shared.float()
-        got = kernels.bethe(scores.float(), odds.float(), shared, rows, columns)
+        got = kernels.bethe(scores.float(), odds.float(), shared, (rows, columns))
         assert settled.all()
         assert got[3].all()
         close(got[0], value, rtol=1e-4)
@@ -116,7 +116,7 @@ class TestBethe:
         """Round by round, and what has not settled by then is said."""
         scores, odds, rows, columns = problem(2, 3, 4)
         monkeypatch.setattr(kernels, "MOST_ROUNDS", 2)
-        got = kernels.bethe(scores.float(), odds.float(), None, rows, columns)
+        got = kernels.bethe(scores.float(), odds.float(), None, (rows, columns))
         g = bethe.graph(scores, odds, None, rows, columns)
         one = bethe._answer(g, bethe._ask(g, torch.zeros_like(g.scores)))
         two = bethe._answer(g, bethe._ask(g, one))
@@ -128,8 +128,7 @@ class TestBethe:
         """One way to match wins against the largest scores, by way of very small ones."""
         monkeypatch.setattr(kernels, "MOST_ROUNDS", 11)
         scores = torch.tensor([[[0.0, -1000.0], [-1000.0, -3000.0]]])
-        all_valid = torch.ones(1, 2) > 0, torch.ones(1, 2) > 0
-        value, pairs, *_ = kernels.bethe(scores, torch.zeros(1, 2), None, *all_valid)
+        value, pairs, *_ = kernels.bethe(scores, None, None, None)
         close(value, torch.tensor([-2000.0]).double())
         close(pairs[0], torch.eye(2).flip(0).double())
 
@@ -204,3 +203,30 @@ def test_operator_gives_what_it_promises() -> None:
         torch.library.opcheck(
             matchings.sum_matchings, (*args, method, record), test_utils=("test_faketensor",)
         )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("method", ["exact", "bethe"])
+def test_shortcut_is_the_loss(method: Any, reduction: Any) -> None:
+    """From logits to gradient in few launches, and through the general operator to the second."""
+    from setwise.kernels.bernoulli_likelihood import BernoulliLikelihood
+
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    target = torch.rand(2, 2, 4, generator=generator, dtype=torch.float64)
+
+    def loss(logits: Tensor, target: Tensor) -> Tensor:
+        if logits.dtype == torch.float32:
+            return BernoulliLikelihood.apply(target, logits, method, reduction, True)
+        return sw.set_likelihood(logits, target, method=method, reduction=reduction)
+
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        z, x = (t.to(dtype).requires_grad_() for t in (logits, target))
+        value = loss(z, x.detach())
+        (first,) = torch.autograd.grad(value.sum(), z)
+        grads = torch.autograd.grad(loss(z, x).sum(), (z, x), create_graph=True)
+        (second,) = torch.autograd.grad(grads[0].square().sum(), z)
+        found.append((value, first, *grads, second))
+    for right, got in zip(*found, strict=True):
+        close(got, right, rtol=1e-4, atol=1e-4)

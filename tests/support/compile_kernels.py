@@ -116,9 +116,12 @@ def comparing() -> Iterator[tuple[str, Planned]]:
 def matching() -> Iterator[tuple[str, Planned]]:
     """Those for all matchings of a set, and for plans: by several programs each."""
     subset_sums.launcher = Planned
-    yield "exact", planned(subset_sums._plan, 8, 9, True).launch
-    grid = rounds.Grid(10, 1, rounds.LINES, 8)
-    yield "Bethe", Planned(bethe.bethe_rounds, bethe.constants(grid, True), grid.warps, 1)
+    yield "exact", planned(subset_sums._plan, 8, 9, True, True, True).launch
+    grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 8)
+    yield (
+        "Bethe",
+        Planned(bethe.bethe_rounds, bethe.constants(grid, True, True, True), grid.warps, 1),
+    )
     constants = transport.constants(grid, True)
     yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)
 

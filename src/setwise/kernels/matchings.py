@@ -40,11 +40,12 @@ def _sum_matchings(
     with no_autocast(scores):
         if method == "bethe":
             kernels = fused("bethe", scores)
-            solve = bethe if kernels is None else kernels.bethe
-            return solve(scores, odds, exclusivity, rows, columns)
+            if kernels is not None:
+                return kernels.bethe(scores, odds, exclusivity, (rows, columns))
+            return bethe(scores, odds, exclusivity, rows, columns)
         kernels = fused("subset_sums", scores)
         if kernels is not None:
-            value, pairs, used = kernels.log_sum(scores, odds, rows, columns, record)
+            value, pairs, used = kernels.log_sum(scores, odds, (rows, columns), record)
         else:
             value, pairs = log_permanent(scores + odds.unsqueeze(1), rows, columns, record)
             used = pairs.sum(1)

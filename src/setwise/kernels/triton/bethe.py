@@ -16,6 +16,7 @@ from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.messages import answer, ask, beliefs
 from setwise.kernels.triton.rounds import (
     MOST_ROUNDS,
+    NEVER,
     Grid,
     grid,
     meet,
@@ -23,8 +24,8 @@ from setwise.kernels.triton.rounds import (
     place_of,
     settles,
     take_place,
+    valid,
 )
-from setwise.kernels.triton.subset_sums import NEVER
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 # See `setwise.kernels.bethe`.
@@ -33,7 +34,8 @@ CERTAIN = tl.constexpr(100.0)
 
 @triton.jit
 def _measure(
-    SCORES, ODDS, ROWS, COLUMNS, M, N, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr
+    SCORES, ODDS, ROWS, COLUMNS, M, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """The spread of scores and odds, to base 2, and the numbers of valid targets and outputs."""
     high = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
@@ -42,17 +44,18 @@ def _measure(
     rows, columns = tl.zeros([BLOCK_L], tl.int32), tl.zeros([BLOCK_E], tl.int32)
     for i0 in range(0, M, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
-        rows += (tl.load(ROWS + i, mask=i < M, other=0) != 0).to(tl.int32)
+        rows += valid(ROWS, i, M, MASKED).to(tl.int32)
     for j0 in range(0, N, BLOCK_E):
         j = j0 + tl.arange(0, BLOCK_E)
-        j_ok = tl.load(COLUMNS + j, mask=j < N, other=0) != 0
+        j_ok = valid(COLUMNS, j, N, MASKED)
         columns += j_ok.to(tl.int32)
-        odds = tl.load(ODDS + j, mask=j_ok, other=0.0)
-        high_odds = tl.maximum(high_odds, tl.where(j_ok, odds, NEVER))
-        low_odds = tl.minimum(low_odds, tl.where(j_ok, odds, -NEVER))
+        if PRESENCE:
+            odds = tl.load(ODDS + j, mask=j_ok, other=0.0)
+            high_odds = tl.maximum(high_odds, tl.where(j_ok, odds, NEVER))
+            low_odds = tl.minimum(low_odds, tl.where(j_ok, odds, -NEVER))
         for i0 in range(0, M, BLOCK_L):
             i = i0 + tl.arange(0, BLOCK_L)
-            i_ok = tl.load(ROWS + i, mask=i < M, other=0) != 0
+            i_ok = valid(ROWS, i, M, MASKED)
             ok = i_ok[:, None] & j_ok[None, :]
             s = tl.load(SCORES + place_of(i, j, N, True), mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, s, NEVER))
@@ -78,7 +81,8 @@ def _exclusivity(E, b, SHARED: tl.constexpr):
 def bethe_rounds(
     SCORES, ODDS, E, ROWS, COLUMNS, ANSWERS, ASKED, USED, VALUE, SETTLED, PARTS, ARRIVED,
     B, M, N, groups, most, between, quiet,
-    SHARED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
+    PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """Rounds until a set has settled, ``most`` of them; in the end ASKED has the probabilities."""
     group, place = take_place(ARRIVED, groups, PROGRAMS)
@@ -88,7 +92,7 @@ def bethe_rounds(
         S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
         D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
         P = PARTS + b * 2 * PROGRAMS
-        spread, rows, columns = _measure(S, D, R, C, M, N, BLOCK_L, BLOCK_E)
+        spread, rows, columns = _measure(S, D, R, C, M, N, MASKED, PRESENCE, BLOCK_L, BLOCK_E)
         limit = spread * M * 2.0 + LOG2_E * CERTAIN
         e, lone, some = _exclusivity(E, b, SHARED)
         # With as many targets as outputs none is left over: no message should wait for that.
@@ -99,11 +103,11 @@ def bethe_rounds(
         rounds, value, settled = 0, 0.0, False
         while (rounds < most) & (settled == 0):
             look = rounds % between == 0
-            by_rows = ask(S, A, Q, R, C, i, i_end, N, limit, BLOCK_L, BLOCK_E)
+            by_rows = ask(S, A, Q, R, C, i, i_end, N, limit, MASKED, BLOCK_L, BLOCK_E)
             met = meet(ARRIVED + group, met, PROGRAMS)
             by_columns, apart = answer(
                 S, Q, A, D, U, R, C, j, j_end, M, N, unused, lone, some, limit, look,
-                SHARED, BLOCK_L, BLOCK_E,
+                MASKED, PRESENCE, SHARED, BLOCK_L, BLOCK_E,
             )  # fmt: skip
             if look:
                 tl.store(P + place, (by_rows + by_columns) * LN_2)
@@ -112,37 +116,42 @@ def bethe_rounds(
             if look:
                 settled, value = settles(P, value, rounds, quiet, PROGRAMS)
             rounds += 1
-        beliefs(S, A, Q, R, C, i, i_end, N, BLOCK_L, BLOCK_E)
+        beliefs(S, A, Q, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
         if place == 0:
             tl.store(VALUE + b, value)
             tl.store(SETTLED + b, settled)
 
 
-def constants(grid: Grid, shared: bool) -> dict[str, int]:
+def constants(grid: Grid, masked: bool, presence: bool, shared: bool) -> dict[str, int]:
     """What the kernel is compiled for."""
-    tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.block, "BLOCK_E": grid.block}
-    return {"SHARED": shared, **tile}
+    kind = {"MASKED": masked, "PRESENCE": presence, "SHARED": shared}
+    return kind | {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
 
 
 def bethe(
-    scores: Tensor, odds: Tensor, exclusivity: Tensor | None, rows: Tensor, columns: Tensor
+    scores: Tensor,
+    odds: Tensor | None,
+    exclusivity: Tensor | None,
+    masks: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What `setwise.kernels.bethe.bethe` gives, of float32 scores that are not empty."""
+    """What `setwise.kernels.bethe.bethe` gives, of float32 scores that are not empty.
+
+    Without odds they are 0; without ``masks``, of rows and columns, all elements are valid.
+    """
     B, M, N = scores.shape
     plan = grid(B, M, N, scores.device)
     answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
-    value, settled = scores.new_empty(B), rows.new_empty(B)
-    shared = exclusivity is not None
-    used = scores.new_empty(B, N) if shared else value
-    launch = launcher(bethe_rounds, constants(plan, shared), plan.warps, 1)
+    value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
+    used = value if exclusivity is None else scores.new_empty(B, N)
+    given = [value if t is None else t.contiguous() for t in (odds, exclusivity)]
+    given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
+    kind = constants(plan, masks is not None, odds is not None, exclusivity is not None)
+    launch = launcher(bethe_rounds, kind, plan.warps, 1)
     launch(
         (plan.programs * plan.groups, 1, 1),
         (
             scores.contiguous(),
-            odds.contiguous(),
-            value if exclusivity is None else exclusivity.contiguous(),
-            rows.contiguous().view(torch.uint8),
-            columns.contiguous().view(torch.uint8),
+            *given,
             answers,
             pairs,
             used,
@@ -153,4 +162,4 @@ def bethe(
         ),
         (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
     )
-    return value, pairs, used if shared else pairs.sum(1), settled, answers
+    return value, pairs, pairs.sum(1) if exclusivity is None else used, settled, answers

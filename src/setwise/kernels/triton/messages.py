@@ -9,8 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.rounds import place_of
-from setwise.kernels.triton.subset_sums import NEVER
+from setwise.kernels.triton.rounds import NEVER, STAGES, place_of, valid
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 
@@ -36,9 +35,11 @@ def _log_expm1(x):
 
 
 @triton.jit
-def _tile(VALID, line, line_ok, e, elements, N, BY_ROWS: tl.constexpr):
+def _tile(
+    VALID, line, line_ok, e, elements, N, BY_ROWS: tl.constexpr, MASKED: tl.constexpr
+):  # fmt: skip
     """Places of elements e of lines, and which of them are pairs."""
-    e_ok = tl.load(VALID + e, mask=e < elements, other=0) != 0
+    e_ok = valid(VALID, e, elements, MASKED)
     return place_of(line, e, N, BY_ROWS), line_ok[:, None] & e_ok[None, :]
 
 
@@ -54,7 +55,8 @@ def _asked(SCORES, MESSAGES, at, ok, BY_ROWS: tl.constexpr):
 @triton.jit
 def weigh(
     SCORES, MESSAGES, VALID, line, line_ok, alone, elements, N,
-    BY_ROWS: tl.constexpr, SHARED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    BY_ROWS: tl.constexpr, MASKED: tl.constexpr, SHARED: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """Of each line, with ``alone`` as one more element: all, all but the largest, the second.
 
@@ -65,8 +67,10 @@ def weigh(
     e = tl.arange(0, BLOCK_E)[None, :]
     second = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
     top, total, several = tl.where(e == 0, alone[:, None], second), second * 0.0, second * 0.0
-    for e0 in range(0, elements, BLOCK_E):
-        at, ok = _tile(VALID, line, line_ok, e0 + tl.arange(0, BLOCK_E), elements, N, BY_ROWS)
+    for e0 in tl.range(0, elements, BLOCK_E, num_stages=STAGES):
+        at, ok = _tile(
+            VALID, line, line_ok, e0 + tl.arange(0, BLOCK_E), elements, N, BY_ROWS, MASKED
+        )
         v = _asked(SCORES, MESSAGES, at, ok, BY_ROWS)
         lesser = tl.minimum(top, v)
         top = tl.maximum(top, v)
@@ -85,19 +89,37 @@ def weigh(
 
 
 @triton.jit
+def _log_of_rest(x):
+    """``log2(1 - x)`` of numbers from 0 to a half, to the last bits of float32.
+
+    A polynomial: the logarithm itself takes thrice as long.
+    """
+    y = x * -2.56563932 + 3.69132888
+    y = y * x - 2.960791
+    y = y * x + 0.917863898
+    y = y * x - 0.51092546
+    y = y * x - 0.24981472
+    y = y * x - 0.363811137
+    y = y * x - 0.480770583
+    y = y * x - 0.721349524
+    y = y * x - 1.44269504
+    return y * x
+
+
+@triton.jit
 def _lost(v, everything, others, second):
     """How much less than everything the others weigh, for each element: [L, E]."""
     share = tl.exp2(v - everything[:, None])
     largest = v > second[:, None]
     # The share of any but the largest is at most a half: nothing is lost in 1 - share.
-    lost = tl.log2(1.0 - tl.where(largest, 0.0, share))
+    lost = _log_of_rest(tl.where(largest, 0.0, share))
     return tl.where(largest, (others - everything)[:, None], lost)
 
 
 @triton.jit
 def ask(
     SCORES, ANSWERS, ASKED, ROWS, COLUMNS, first, last, N, limit,
-    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """From answers to what targets ask, from the ``first`` on; their share of the value."""
     value = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
@@ -105,14 +127,14 @@ def ask(
     alone = tl.full([BLOCK_L], NEVER, tl.float32)
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
-        i_ok = tl.load(ROWS + i, mask=i < last, other=0) != 0
+        i_ok = valid(ROWS, i, last, MASKED)
         everything, others, second, _ = weigh(
-            SCORES, ANSWERS, COLUMNS, i, i_ok, alone, N, N, True, False, BLOCK_L, BLOCK_E
+            SCORES, ANSWERS, COLUMNS, i, i_ok, alone, N, N, True, MASKED, False, BLOCK_L, BLOCK_E
         )
         there = i_ok & (everything > 0.5 * NEVER)  # with an output that is valid
         by_line += tl.where(there, everything, 0.0)
-        for j0 in range(0, N, BLOCK_E):
-            at, ok = _tile(COLUMNS, i, i_ok, j0 + tl.arange(0, BLOCK_E), N, N, True)
+        for j0 in tl.range(0, N, BLOCK_E, num_stages=STAGES):
+            at, ok = _tile(COLUMNS, i, i_ok, j0 + tl.arange(0, BLOCK_E), N, N, True, MASKED)
             s = tl.load(SCORES + at, mask=ok, other=0.0) * LOG2_E
             v = tl.where(ok, s + tl.load(ANSWERS + at, mask=ok, other=0.0), float("-inf"))
             s -= everything[:, None]
@@ -125,7 +147,8 @@ def ask(
 @triton.jit
 def answer(
     SCORES, ASKED, ANSWERS, ODDS, USED, ROWS, COLUMNS, first, last, M, N, unused, lone, some, limit,
-    look, SHARED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    look, MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """From what targets ask to answers of outputs; their share of the value.
 
@@ -136,11 +159,25 @@ def answer(
     apart = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     for j0 in range(first, last, BLOCK_L):
         j = j0 + tl.arange(0, BLOCK_L)
-        j_ok = tl.load(COLUMNS + j, mask=j < last, other=0) != 0
-        odds = tl.load(ODDS + j, mask=j_ok, other=0.0) * LOG2_E
+        j_ok = valid(COLUMNS, j, last, MASKED)
+        odds = tl.zeros([BLOCK_L], tl.float32)
+        if PRESENCE:
+            odds = tl.load(ODDS + j, mask=j_ok, other=0.0) * LOG2_E
         single = odds + lone
         everything, others, second, several = weigh(
-            SCORES, ASKED, ROWS, j, j_ok, unused - single, M, N, False, SHARED, BLOCK_L, BLOCK_E
+            SCORES,
+            ASKED,
+            ROWS,
+            j,
+            j_ok,
+            unused - single,
+            M,
+            N,
+            False,
+            MASKED,
+            SHARED,
+            BLOCK_L,
+            BLOCK_E,
         )
         allowed = everything + single
         if SHARED:
@@ -148,8 +185,8 @@ def answer(
             use = 1.0 - tl.exp2(tl.minimum(unused - allowed, 0.0))
             tl.store(USED + j, tl.where(j_ok, use, 0.0), mask=j < last)
         value += tl.where(j_ok & (allowed > 0.5 * NEVER), allowed, 0.0)
-        for i0 in range(0, M, BLOCK_E):
-            at, ok = _tile(ROWS, j, j_ok, i0 + tl.arange(0, BLOCK_E), M, N, False)
+        for i0 in tl.range(0, M, BLOCK_E, num_stages=STAGES):
+            at, ok = _tile(ROWS, j, j_ok, i0 + tl.arange(0, BLOCK_E), M, N, False, MASKED)
             v = _asked(SCORES, ASKED, at, ok, False)
             not_mine = _lost(v, everything, others, second) + everything[:, None]
             message = -not_mine
@@ -173,19 +210,19 @@ def answer(
 @triton.jit
 def beliefs(
     SCORES, ANSWERS, PAIRS, ROWS, COLUMNS, first, last, N,
-    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """The probabilities of pairs; answers become natural logarithms."""
     alone = tl.full([BLOCK_L], NEVER, tl.float32)
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
-        i_ok = tl.load(ROWS + i, mask=i < last, other=0) != 0
+        i_ok = valid(ROWS, i, last, MASKED)
         everything, _, _, _ = weigh(
-            SCORES, ANSWERS, COLUMNS, i, i_ok, alone, N, N, True, False, BLOCK_L, BLOCK_E
+            SCORES, ANSWERS, COLUMNS, i, i_ok, alone, N, N, True, MASKED, False, BLOCK_L, BLOCK_E
         )
         for j0 in range(0, N, BLOCK_E):
             j = j0 + tl.arange(0, BLOCK_E)
-            at, ok = _tile(COLUMNS, i, i_ok, j, N, N, True)
+            at, ok = _tile(COLUMNS, i, i_ok, j, N, N, True, MASKED)
             v = _asked(SCORES, ANSWERS, at, ok, True)
             there = (i < last)[:, None] & (j < N)[None, :]
             tl.store(PAIRS + at, tl.exp2(v - everything[:, None]), mask=there)

@@ -19,9 +19,12 @@ from torch import Tensor
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, looks
 from setwise.kernels.triton.tiles import power_of_2
 
+# The logarithm of nothing, see `setwise.kernels.permanent`.
+NEVER = tl.constexpr(-1e30)
 # Lines of a set that are one program's to work on, up to so many programs, and their elements that
 # it has in hand. A warp reads them side by side, and needs no other to add up what it finds.
-LINES = 32
+LINES, ELEMENTS = 32, 32
+STAGES = tl.constexpr(1)
 MAX_PROGRAMS = tl.constexpr(16)
 # Programs of groups on each multiprocessor: while one waits for its group, another one works. With
 # more of them, what they work on would not fit in the cache.
@@ -65,6 +68,12 @@ def place_of(line, e, N, BY_ROWS: tl.constexpr):
 
 
 @triton.jit
+def valid(VALID, e, size, MASKED: tl.constexpr):
+    """Which elements there are; without a mask all of them."""
+    return tl.load(VALID + e, mask=e < size, other=0) != 0 if MASKED else e < size
+
+
+@triton.jit
 def settles(PARTS, value, rounds, quiet, PROGRAMS: tl.constexpr):
     """Whether a set has settled, and its value: PARTS has shares of the value, and of the change.
 
@@ -82,7 +91,8 @@ class Grid(NamedTuple):
 
     programs: int
     groups: int
-    block: int
+    lines: int
+    elements: int
     warps: int
 
     def arrived(self, like: Tensor) -> Tensor:
@@ -93,12 +103,12 @@ class Grid(NamedTuple):
 @lru_cache(maxsize=1024)
 def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
     size = max(M, N)
-    block = min(LINES, max(2, power_of_2(size)))
-    warps = max(1, block * block // 128)
+    lines, elements = (min(most, max(2, power_of_2(size))) for most in (LINES, ELEMENTS))
+    warps = max(1, lines * elements // 128)
     if device.type != "cuda":
-        return Grid(1, B, block, warps)
+        return Grid(1, B, lines, elements, warps)
     programs = min(MAX_PROGRAMS.value, (size + LINES - 1) // LINES)
     places = PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
     # Alone, a program waits for nobody, and the device may run as many as it has room for.
     groups = B if programs == 1 else min(B, max(1, places // programs))
-    return Grid(programs, groups, block, warps)
+    return Grid(programs, groups, lines, elements, warps)

@@ -24,22 +24,24 @@ from torch import Tensor
 
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.plans import Plan
+from setwise.kernels.triton.rounds import NEVER, valid
 from setwise.kernels.triton.tiles import power_of_2
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
-# The logarithm of nothing, see `setwise.kernels.permanent`.
-NEVER = tl.constexpr(-1e30)
 # How many numbers the subsets of the sets that are worked on together may hold: 1 GB.
 STORED = 2**28
 
 
 @triton.jit
-def _scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N):
+def _scores_of(
+    SCORES, ODDS, COLUMNS, i, j, row_ok, M, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr
+):  # fmt: skip
     """Of all targets with output j: 0 of those that are not valid, NEVER if that is not."""
     j += tl.zeros_like(i)
-    column_ok = tl.load(COLUMNS + j, mask=j < N, other=0) != 0
+    column_ok = valid(COLUMNS, j, N, MASKED)
     s = tl.load(SCORES + i * N + j, mask=(i < M) & column_ok, other=0.0)
-    s += tl.load(ODDS + j, mask=column_ok, other=0.0)
+    if PRESENCE:
+        s += tl.load(ODDS + j, mask=column_ok, other=0.0)
     return tl.where(row_ok, tl.where(column_ok, s, NEVER), 0.0)
 
 
@@ -62,7 +64,8 @@ def _subsets(ORDER, t, last, i):
 @triton.jit
 def log_permanent(
     SCORES, ODDS, ROWS, COLUMNS, ORDER, START, WAYS, REST, VALUE, PAIRS, USED, M, N, size, slots,
-    RECORD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_T: tl.constexpr,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, RECORD: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_T: tl.constexpr,
 ):  # fmt: skip
     """``VALUE`` and, to RECORD, the probabilities of pairs and of use; ``size = max(M, N)``.
 
@@ -77,16 +80,18 @@ def log_permanent(
     WAYS, REST = WAYS + b * slots * subsets, REST + b * 2 * subsets
     i = tl.arange(0, BLOCK_M)
     bit = (1 << i)[None, :]
-    row_ok = tl.load(ROWS + b * M + i, mask=i < M, other=0) != 0
+    row_ok = valid(ROWS + b * M, i, M, MASKED)
     top = tl.full([BLOCK_M], NEVER, tl.float32)
     for j in range(0, N):
-        top = tl.maximum(top, _scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N))
+        top = tl.maximum(
+            top, _scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N, MASKED, PRESENCE)
+        )
     top = tl.where(row_ok, top, 0.0)
 
     tl.store(WAYS, 0.0)
     tl.debug_barrier()
     for j in range(1, size + 1):
-        s = _scores_of(SCORES, ODDS, COLUMNS, i, j - 1, row_ok, M, N)
+        s = _scores_of(SCORES, ODDS, COLUMNS, i, j - 1, row_ok, M, N, MASKED, PRESENCE)
         s = ((s - top) * LOG2_E)[None, :]
         last = tl.load(START + tl.minimum(j, M) + 1)
         for t0 in range(tl.load(START + tl.maximum(0, j - spare)), last, BLOCK_T):
@@ -107,17 +112,17 @@ def log_permanent(
     total = tl.load(WAYS + spare % slots * subsets + subsets - 1)
 
     # The targets that are not valid take, in any order, outputs that are left.
-    valid = tl.sum(row_ok.to(tl.int32), 0)
-    orders = tl.sum(tl.where(i < M - valid, tl.log2((spare + 1 + i).to(tl.float32)), 0.0), 0)
+    targets = tl.sum(row_ok.to(tl.int32), 0)
+    orders = tl.sum(tl.where(i < M - targets, tl.log2((spare + 1 + i).to(tl.float32)), 0.0), 0)
     value = (total - orders) * LN_2 + tl.sum(top, 0)
-    tl.store(VALUE + b, tl.where(valid > 0, value, 0.0))
+    tl.store(VALUE + b, tl.where(targets > 0, value, 0.0))
 
     if RECORD:
         tl.store(REST + spare % 2 * subsets + subsets - 1, 0.0)
         tl.debug_barrier()
         for back in range(1, size + 1):
             j = size - back
-            s = _scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N)
+            s = _scores_of(SCORES, ODDS, COLUMNS, i, j, row_ok, M, N, MASKED, PRESENCE)
             s = ((s - top) * LOG2_E)[None, :]
             last = tl.load(START + tl.minimum(j, M) + 1)
             pairs = tl.zeros([BLOCK_M], tl.float32)
@@ -143,7 +148,8 @@ def log_permanent(
                 pairs += tl.sum(tl.where(new, tl.exp2(share), 0.0), 0)
             if j < N:
                 pairs = tl.where(row_ok, pairs, 0.0)
-                pairs = tl.where(tl.load(COLUMNS + j) != 0, pairs, 0.0)
+                if MASKED:
+                    pairs = tl.where(tl.load(COLUMNS + j) != 0, pairs, 0.0)
                 tl.store(PAIRS + i * N + j, pairs, mask=i < M)
                 tl.store(USED + j, tl.sum(pairs, 0))
             tl.debug_barrier()
@@ -159,21 +165,26 @@ def _listed(M: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 @lru_cache(maxsize=1024)
-def _plan(B: int, M: int, record: bool) -> Plan:
+def _plan(B: int, M: int, masked: bool, presence: bool, record: bool) -> Plan:
     few = M < 12
     block_m = max(2, power_of_2(M))
     # Subsets of one size at most, which are what a step has where all outputs are needed.
     block_t = min(power_of_2(math.comb(M, M // 2)), (2048 if few else 8192) // block_m)
-    constants = {"RECORD": record, "BLOCK_M": block_m, "BLOCK_T": max(2, block_t)}
+    kind = {"MASKED": masked, "PRESENCE": presence, "RECORD": record}
+    constants = {**kind, "BLOCK_M": block_m, "BLOCK_T": max(2, block_t)}
     return Plan(launcher(log_permanent, constants, 4 if few else 8, 1), (B, 1, 1))
 
 
 def log_sum(
-    scores: Tensor, odds: Tensor, rows: Tensor, columns: Tensor, record: bool
+    scores: Tensor,
+    odds: Tensor | None,
+    masks: tuple[Tensor, Tensor] | None,
+    record: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The log of the sum [B]; to ``record``, probabilities of pairs [B, M, N] and of use [B, N].
 
-    Of float32 scores [B, M, N], none of these 0, and odds [B, N]; see `matchings.sum_matchings`.
+    Of float32 scores [B, M, N], none of these 0, and odds [B, N]; ``masks`` [B, M] and [B, N] tell
+    which targets and outputs are valid. See `matchings.sum_matchings`.
     """
     B, M, N = scores.shape
     slots = max(M, N) - M + 1
@@ -181,15 +192,18 @@ def log_sum(
     value = scores.new_empty(B)
     pairs = scores.new_empty(B, M if record else 0, N)
     used = scores.new_empty(B, N) if record else scores.new_zeros(B, N)
-    problem = scores.contiguous(), odds.contiguous(), *(m.contiguous() for m in (rows, columns))
     at_once = max(1, STORED // ((slots + 2) * 2**M))
     ways = scores.new_empty(min(B, at_once), slots, 2**M)
     rest = scores.new_empty(min(B, at_once), 2, 2**M) if record else ways
+    given = [scores.contiguous(), value if odds is None else odds.contiguous()]
+    given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
     tables = _listed(M, scores.device)
     for first in range(0, B, at_once):
         part = slice(first, first + at_once)
-        own = [t[part].view(torch.uint8) if t.dtype == torch.bool else t[part] for t in problem]
-        launch, grid = _plan(len(own[0]), M, record)
+        launch, grid = _plan(
+            min(B - first, at_once), M, masks is not None, odds is not None, record
+        )
         results = value[part], pairs[part] if record else value, used[part]
-        launch(grid, (*own, *tables, ways, rest, *results), (M, N, max(M, N), slots))
+        problem = [t[part] for t in given]
+        launch(grid, (*problem, *tables, ways, rest, *results), (M, N, max(M, N), slots))
     return value, pairs, used

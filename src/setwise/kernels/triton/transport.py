@@ -19,6 +19,7 @@ from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.rounds import (
     MOST_ROUNDS,
+    NEVER,
     Grid,
     grid,
     meet,
@@ -27,7 +28,6 @@ from setwise.kernels.triton.rounds import (
     settles,
     take_place,
 )
-from setwise.kernels.triton.subset_sums import NEVER
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 
@@ -179,7 +179,7 @@ def sinkhorn_rounds(
 
 def constants(grid: Grid, unbalanced: bool) -> dict[str, int]:
     """What the kernel is compiled for."""
-    tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.block, "BLOCK_E": grid.block}
+    tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
     return {"UNBALANCED": unbalanced, **tile}
 
 
