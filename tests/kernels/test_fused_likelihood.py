@@ -12,9 +12,9 @@ pytest.importorskip("triton")
 
 import setwise as sw
 from matchings import random_problem
-from setwise.kernels import bethe, matchings, permanent, sinkhorn
+from setwise.kernels import bethe, counting, matchings, permanent, sinkhorn
 from setwise.kernels.triton import bethe as kernels
-from setwise.kernels.triton import rounds, subset_sums, transport
+from setwise.kernels.triton import rounds, subset_sums, tilting, transport
 
 # Where a GPU is, the kernels are not made for the interpreter; tests/gpu has them compiled.
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are made for the GPU")
@@ -160,6 +160,22 @@ class TestTransport:
         close(got[3], two)
         close(got[1], masses.plan(costs, two))
         assert not got[2].any()
+
+
+def test_numbers_by_the_tilt_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets with some, all and none of what is counted, and one without anything valid."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 4 * torch.randn(4, 5, generator=generator, dtype=torch.float64)
+    valid = torch.tensor([[True, False, True, True, True]] * 3 + [[False] * 5])
+    count = torch.tensor([2, 4, 0, 0])
+    right = counting.log_count_probability(logits, valid, count)
+    for block in (2, 1024):  # in several steps, and in one
+        monkeypatch.setattr(tilting, "MAX_BLOCK", block)
+        tilt = tilting.tilt(logits.float(), valid, count, 30.0, 24)
+        expected = (torch.where(valid, (logits + tilt).sigmoid(), 0.0)).sum(1)
+        close(expected, count.double(), atol=1e-4)
+    monkeypatch.setattr(counting, "fused", lambda module, logits: tilting)
+    close(counting.log_count_probability(logits.float(), valid, count), right)
 
 
 @pytest.mark.usefixtures("fused")

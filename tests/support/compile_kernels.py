@@ -25,6 +25,7 @@ from setwise.kernels.triton import (
     rounds,
     subset_sums,
     tiles,
+    tilting,
     transport,
 )
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
@@ -38,7 +39,7 @@ TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "IN
 TYPES |= {"factor": "fp32", "B": "i32", "M": "i32", "N": "i32"}
 TYPES |= dict.fromkeys(("ROWS", "COLUMNS", "SETTLED"), "*u8")
 TYPES |= dict.fromkeys(("ORDER", "START", "ARRIVED"), "*i32")
-TYPES |= dict.fromkeys(("quiet", "t", "share", "r"), "fp32")
+TYPES |= dict.fromkeys(("quiet", "t", "share", "r", "certain"), "fp32")
 
 
 class Planned:
@@ -117,13 +118,14 @@ def matching() -> Iterator[tuple[str, Planned]]:
     """Those for all matchings of a set, and for plans: by several programs each."""
     subset_sums.launcher = Planned
     yield "exact", planned(subset_sums._plan, 8, 9, True, True, True).launch
-    grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 8)
+    grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 16)
     yield (
         "Bethe",
         Planned(bethe.bethe_rounds, bethe.constants(grid, True, True, True), grid.warps, 1),
     )
     constants = transport.constants(grid, True)
     yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)
+    yield "numbers", Planned(tilting.halve, {"BLOCK": tilting.MAX_BLOCK}, 4, 1)
 
 
 def main() -> None:

@@ -46,11 +46,9 @@ def meet(ARRIVED, met, PROGRAMS: tl.constexpr):
     """Wait for all programs of a group, whose counter this is; ``met`` times they have done so."""
     tl.debug_barrier()  # all threads have written
     if PROGRAMS > 1:
-        tl.atomic_add(ARRIVED, 1, sem="release")
-        # To acquire empties a cache that other programs use, too: not with every look.
-        while tl.atomic_add(ARRIVED, 0, sem="relaxed") < PROGRAMS * (met + 1):
+        tl.atomic_add(ARRIVED, 1)
+        while tl.atomic_add(ARRIVED, 0) < PROGRAMS * (met + 1):
             pass
-        tl.atomic_add(ARRIVED, 0, sem="acquire")
         tl.debug_barrier()
     return met + 1
 
