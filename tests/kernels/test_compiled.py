@@ -24,7 +24,7 @@ def test_compiled(capability: int, smem: int, tmp_path: Path) -> None:
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
-    assert len(results) == 56
+    assert len(results) == 60
     for name, shared, apart in results:
         assert shared <= 1024 * smem, name
         # Where there are scores in full precision; the dot's third operand is a constant.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -225,16 +226,57 @@ def test_operator_keeps_its_promises(method: Any) -> None:
     torch.library.opcheck(sum_matchings, args)
 
 
-def test_number_of_successes() -> None:
-    """Against every outcome of five coins, two of which are not there for some sets."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(20, 5, generator=generator, dtype=torch.float64)
-    valid = torch.rand(20, 5, generator=generator) < 0.7
-    count = torch.randint(0, 5, (20,), generator=generator).clamp(max=valid.sum(-1))
-    outcomes = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 5)
-    p = (logits.sigmoid() * valid).unsqueeze(1)
-    chances = torch.where(outcomes == 1, p, 1 - p).prod(-1)
-    expected = (chances * (outcomes.sum(-1) == count.unsqueeze(1))).sum(-1).log()
-    got = log_count_probability(logits, valid, count, 5)
-    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
-    assert log_count_probability(logits * 1e4, valid, count, 5).isfinite().all()
+class TestCounts:
+    def test_against_every_outcome(self) -> None:
+        """Of five coins, two of which are not there for some sets."""
+        generator = torch.Generator().manual_seed(0)
+        logits = torch.randn(20, 5, generator=generator, dtype=torch.float64)
+        valid = torch.rand(20, 5, generator=generator) < 0.7
+        count = torch.randint(0, 5, (20,), generator=generator).clamp(max=valid.sum(-1))
+        outcomes = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 5)
+        p = (logits.sigmoid() * valid).unsqueeze(1)
+        chances = torch.where(outcomes == 1, p, 1 - p).prod(-1)
+        expected = (chances * (outcomes.sum(-1) == count.unsqueeze(1))).sum(-1).log()
+        got = log_count_probability(logits, valid, count)
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+        assert log_count_probability(logits * 1e4, valid, count).isfinite().all()
+
+    @pytest.mark.parametrize(("N", "scale"), [(1, 1.0), (40, 3.0), (41, 100.0), (150, 1.0)])
+    def test_coin_after_coin(self, N: int, scale: float) -> None:
+        """In logarithms, all terms positive; also what is as unlikely as can be."""
+        generator = torch.Generator().manual_seed(N)
+        logits = scale * torch.randn(N, generator=generator, dtype=torch.float64)
+        numbers = np.array([0.0] + [-np.inf] * N)
+        for z in logits.tolist():
+            happens, fails = -np.logaddexp(0.0, -z), -np.logaddexp(0.0, z)
+            numbers[1:] = np.logaddexp(numbers[1:] + fails, numbers[:-1] + happens)
+            numbers[0] += fails
+        wanted = torch.tensor([0, N // 3, N // 2, N - 1, N])
+        args = (torch.ones(5, N) > 0, wanted)
+        got = log_count_probability(logits.expand(5, N), *args)
+        torch.testing.assert_close(got, torch.from_numpy(numbers)[wanted], rtol=1e-10, atol=1e-10)
+        single = log_count_probability(logits.expand(5, N).float(), *args)
+        torch.testing.assert_close(single.double(), got, rtol=1e-5, atol=1e-5)
+
+    def test_derivatives(self) -> None:
+        """By a coin: the chance that it shows, given the number, less the chance without."""
+        generator = torch.Generator().manual_seed(0)
+        logits = torch.randn(4, 5, generator=generator, dtype=torch.float64).requires_grad_()
+        valid = torch.tensor([[True] * 5, [True] * 5, [True, False, True, True, False], [True] * 5])
+        count = torch.tensor([0, 2, 1, 5])
+
+        def value(logits: Tensor) -> Tensor:
+            return log_count_probability(logits, valid, count)
+
+        assert gradcheck(value, (logits,))
+        assert gradgradcheck(value, (logits,))
+        (gradient,) = torch.autograd.grad(value(logits).sum(), logits)
+        expected = count - (logits.sigmoid() * valid).sum(-1)
+        torch.testing.assert_close(gradient.sum(-1), expected)
+        assert (gradient[2, ~valid[2]] == 0).all()
+
+    def test_of_nothing(self) -> None:
+        nothing = log_count_probability(torch.zeros(2, 0), torch.ones(2, 0) > 0, torch.zeros(2))
+        assert nothing.tolist() == [0.0, 0.0]
+        none_valid = log_count_probability(torch.ones(1, 3), torch.zeros(1, 3) > 0, torch.zeros(1))
+        assert none_valid.tolist() == [0.0]

@@ -157,6 +157,21 @@ def test_samples_have_the_probability_of_their_matching() -> None:
             assert deviation < 5, matching
 
 
+def test_targets_may_be_classes() -> None:
+    """Integers without a dimension of their own, as many or not as there are sets."""
+    generator = torch.Generator().manual_seed(0)
+    features, logits = sw.Features(sw.Categorical(4)), torch.randn(2, 6, 4, generator=generator)
+    for lead in ((), (2,)):
+        outputs = logits[(0,) * (1 - len(lead))]
+        classes = torch.randint(0, 4, (*lead, 5), generator=generator)
+        vectors = torch.nn.functional.one_hot(classes, 4).float()
+        for found in (sw.matching_marginals, sw.most_likely_matching):
+            expected = found(outputs, vectors, features)
+            torch.testing.assert_close(found(outputs, classes, features), expected)
+        drawn = sw.sample_matchings(outputs, classes, features, samples=3, generator=generator)
+        assert drawn.shape == (3, *lead, 5)
+
+
 def test_too_few_outputs() -> None:
     logits, target = torch.zeros(1, 4), torch.zeros(2, 4)
     assert sw.matching_marginals(logits, target).tolist() == [[0.0], [0.0]]

@@ -17,7 +17,20 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from setwise.kernels.triton import assignment, clouds, compared, fused_plans, plans, points, tiles
+from setwise.kernels.triton import (
+    assignment,
+    bethe,
+    clouds,
+    compared,
+    fused_plans,
+    plans,
+    points,
+    rounds,
+    subset_sums,
+    tiles,
+    tilting,
+    transport,
+)
 from setwise.kernels.triton.bf16x6 import NO_FUSED_ADD, padded_features
 from setwise.kernels.triton.element import describe
 
@@ -33,6 +46,10 @@ TYPES |= {"START": "*i64", "ORDER": "*i64", "Q_ORDER": "*i64", "K_ORDER": "*i64"
 TYPES |= {"KEPT": "*i32", "cut": "fp32"}
 TYPES |= {"factor": "fp32", "M": "i32", "N": "i32", "S": "i32", "L": "i32"}
 TYPES |= {"SHORT": "*u8", "LONG": "*u8", "MATCHING": "*i64", "NUMBERS": "*fp64", "STATE": "*i32"}
+TYPES |= {"factor": "fp32", "B": "i32", "M": "i32", "N": "i32"}
+TYPES |= dict.fromkeys(("ROWS", "COLUMNS", "SETTLED"), "*u8")
+TYPES |= dict.fromkeys(("ORDER", "START", "ARRIVED"), "*i32")
+TYPES |= dict.fromkeys(("quiet", "t", "share", "r", "certain"), "fp32")
 
 
 class Planned:
@@ -148,6 +165,20 @@ def assigning() -> Iterator[tuple[str, Planned]]:
     yield "matches", Planned(assignment._match, constants, 2, 1)
 
 
+def matching() -> Iterator[tuple[str, Planned]]:
+    """Those for all matchings of a set, and for plans: by several programs each."""
+    subset_sums.launcher = Planned
+    yield "exact", planned(subset_sums._plan, 8, 9, True, True, True).launch
+    grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 16)
+    yield (
+        "Bethe",
+        Planned(bethe.bethe_rounds, bethe.constants(grid, True, True, True), grid.warps, 1),
+    )
+    constants = transport.constants(grid, True)
+    yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)
+    yield "numbers", Planned(tilting.halve, {"BLOCK": tilting.MAX_BLOCK}, 4, 1)
+
+
 def main() -> None:
     capability, smem = map(int, sys.argv[1:])
     plans.launcher = fused_plans.launcher = Planned
@@ -179,6 +210,8 @@ def main() -> None:
         results.append([f"clouds, {name}", *told(launch.compiled(capability, "*fp32"))])
     for name, launch in assigning():
         results.append([f"assignment, {name}", *told(launch.compiled(capability, "*fp32"))])
+    for name, launch in matching():
+        results.append([f"matchings, {name}", *told(launch.compiled(capability, "*fp32"))])
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)

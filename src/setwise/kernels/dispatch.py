@@ -224,6 +224,34 @@ def scores(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None
     return reference.scores(queries, keys, bias, _of_each_set(sharpness, queries))
 
 
+def bernoulli_likelihood(
+    target: Tensor, logits: Tensor, method: str, reduction: str
+) -> Tensor | None:
+    """The likelihood of plain Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches.
+
+    None where there is no such shortcut for these tensors; of sets that are impossible, too.
+    """
+    (B, M, _), N = target.shape, logits.shape[1]
+    if not is_eager() or not 0 < M <= N or B == 0 or has_tangent(target, logits):
+        return None
+    if fused("bethe", logits) is None or target.dtype != torch.float32:
+        return None
+    with no_autocast(logits):
+        return _triton_module("bernoulli_likelihood").BernoulliLikelihood.apply(
+            target, logits, method, reduction, torch.is_grad_enabled()
+        )
+
+
+def fused(module: str, scores: Tensor) -> Any | None:
+    """The module of kernels that take all of these scores [B, M, N] at once, where they serve.
+
+    Else None, and there is PyTorch code for the same; all of it where types are wider.
+    """
+    if scores.device.type != "cuda" or scores.dtype != torch.float32 or not _has_triton():
+        return None
+    return _triton_module(f"triton.{module}") if 0 < scores[:1].numel() < 2**31 else None
+
+
 def _of_each_set(sharpness: Tensor | None, queries: Tensor) -> Tensor | None:
     """[D] -> [B, D]: operators are mapped over whatever begins with B."""
     return None if sharpness is None else sharpness.expand(len(queries), -1)

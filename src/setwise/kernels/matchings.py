@@ -17,12 +17,13 @@ from torch import Tensor
 
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.bethe import bethe, bethe_second
+from setwise.kernels.dispatch import fused
 from setwise.kernels.operators import fold_mapped_dimension
 from setwise.kernels.permanent import log_permanent, log_permanent_and_marginals
+from setwise.kernels.transforms import is_eager
 
 
-@torch.library.custom_op("setwise::sum_matchings", mutates_args=())
-def sum_matchings(
+def _sum_matchings(
     scores: Tensor,
     odds: Tensor,
     exclusivity: Tensor | None,
@@ -38,10 +39,21 @@ def sum_matchings(
     """
     with no_autocast(scores):
         if method == "bethe":
+            kernels = fused("bethe", scores)
+            if kernels is not None:
+                return kernels.bethe(scores, odds, exclusivity, (rows, columns))
             return bethe(scores, odds, exclusivity, rows, columns)
-        value, pairs = log_permanent(scores + odds.unsqueeze(1), rows, columns, record)
+        kernels = fused("subset_sums", scores)
+        if kernels is not None:
+            value, pairs, used = kernels.log_sum(scores, odds, (rows, columns), record)
+        else:
+            value, pairs = log_permanent(scores + odds.unsqueeze(1), rows, columns, record)
+            used = pairs.sum(1)
         settled = torch.ones_like(value, dtype=torch.bool)
-        return value, pairs, pairs.sum(1), settled, scores.new_empty(len(scores), 0, 0)
+        return value, pairs, used, settled, scores.new_empty(len(scores), 0, 0)
+
+
+sum_matchings = torch.library.custom_op("setwise::sum_matchings", _sum_matchings, mutates_args=())
 
 
 @sum_matchings.register_fake
@@ -115,7 +127,9 @@ class LogSum(torch.autograd.Function):
         method: str,
         record: bool,
     ) -> tuple[Tensor, ...]:
-        return sum_matchings(scores, odds, exclusivity, rows, columns, method, record)
+        # An operator costs the host more than a kernel costs the device.
+        operator = _sum_matchings if is_eager() else sum_matchings
+        return operator(scores, odds, exclusivity, rows, columns, method, record)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -22,9 +22,11 @@ import torch
 from torch import Tensor
 
 from setwise.kernels.autocast import no_autocast
+from setwise.kernels.dispatch import fused
 from setwise.kernels.fixed_point import Judge, pull_back, settle
 from setwise.kernels.operators import fold_mapped_dimension
 from setwise.kernels.permanent import NEVER
+from setwise.kernels.transforms import is_eager
 
 
 class Masses(NamedTuple):
@@ -70,8 +72,7 @@ def _log(mass: Tensor) -> Tensor:
     return mass.log().clamp(min=NEVER)
 
 
-@torch.library.custom_op("setwise::transport", mutates_args=())
-def transport(
+def _transport(
     costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Costs [B, M, N] -> value [B], plan [B, M, N], what settled [B], column potentials [B, N]."""
@@ -89,8 +90,14 @@ def transport(
         return lambda g: own.round(own_costs, g), judge
 
     with no_autocast(costs):
+        kernels = fused("transport", costs)
+        if kernels is not None:
+            return kernels.transport(costs, a, b, t, r)
         g, settled = settle(rounds_of, b.new_zeros(b.shape))
         return masses.value(costs, g), masses.plan(costs, g), settled, g
+
+
+transport = torch.library.custom_op("setwise::transport", _transport, mutates_args=())
 
 
 @transport.register_fake
@@ -114,7 +121,8 @@ class TransportValue(torch.autograd.Function):
     def forward(
         costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
     ) -> tuple[Tensor, ...]:
-        return transport(costs, a, b, t, r)
+        # An operator costs the host more than a kernel costs the device.
+        return (_transport if is_eager() else transport)(costs, a, b, t, r)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -46,7 +46,7 @@ def matching_marginals(
     )
     pairs, _ = matching_probabilities(*matching_problem(sets, exists, method))
     pairs = pairs.masked_fill(too_few_outputs(sets)[:, None, None], 0.0)
-    M, N = target.shape[-2], input.shape[-2]
+    M, N = _targets(target, sets), input.shape[-2]
     return pairs[:, :M, :N].reshape(*sets.lead, M, N)
 
 
@@ -86,7 +86,8 @@ def sample_matchings(
         scores = problem.scores + problem.odds.unsqueeze(1)
         found = sample(scores, problem.targets, problem.outputs, samples, generator)
     found = found.masked_fill(too_few_outputs(sets).unsqueeze(-1), UNMATCHED)
-    return found[..., : target.shape[-2]].reshape(samples, *target.shape[:-1])
+    M = _targets(target, sets)
+    return found[..., :M].reshape(samples, *sets.lead, M)
 
 
 def most_likely_matching(
@@ -115,7 +116,8 @@ def most_likely_matching(
     )
     with torch.no_grad():
         matching = cheapest_matching("input", sets, matching_costs(sets, exists))
-    return matching[:, : target.shape[-2]].reshape(target.shape[:-1])
+    M = _targets(target, sets)
+    return matching[:, :M].reshape(*sets.lead, M)
 
 
 def _check(
@@ -130,3 +132,8 @@ def _check(
 ) -> tuple[Sets, Presence | None]:
     sets = check_call(input, target, features, input_valid, target_valid, weight, "none")
     return sets, read_presence(presence, presence_weight, input, sets)
+
+
+def _targets(target: Tensor, sets: Sets) -> int:
+    """M, as it was given: classes may come without a dimension for features."""
+    return target.shape[len(sets.lead)]

@@ -55,9 +55,8 @@ class Presence(NamedTuple):
     def size(self, sets: Sets) -> Tensor:
         """The cost of the number of targets: [B]; never negative."""
         targets, outputs = sets.masks()
-        most = sets.target.shape[1]
         size = targets.sum(dim=-1)
-        return -self.weight * log_count_probability(self.logits, outputs, size, most)
+        return -self.weight * log_count_probability(self.logits, outputs, size)
 
 
 def read_presence(

@@ -17,6 +17,7 @@ from setwise.arguments import (
     require_dense,
 )
 from setwise.features import Features
+from setwise.kernels.dispatch import bernoulli_likelihood
 from setwise.kernels.matchings import log_sum_of_matchings
 from setwise.kernels.permanent import MOST_TARGETS
 from setwise.losses.costs import finish, lacks_outputs
@@ -125,11 +126,25 @@ def set_likelihood(
     check_flag("return_settled", return_settled)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     given = read_presence(presence, presence_weight, input, sets)
+    if given is None and exclusivity is None and not return_settled:
+        shortcut = _plain(sets, method, reduction)
+        if shortcut is not None:
+            return shortcut
     problem = matching_problem(sets, given, method, exclusivity)
     log_sum, settled = log_sum_of_matchings(*problem)
     per_set = -log_sum if given is None else given.all_absent(sets) - log_sum
     loss = finish(sets, per_set, reduction, _impossible(sets, problem.exclusivity))
     return (loss, settled.reshape(sets.lead)) if return_settled else loss
+
+
+def _plain(sets: Sets, method: Method, reduction: Reduction) -> Tensor | None:
+    """The loss of Bernoulli elements, all of them valid, if there is a shortcut for that."""
+    options = (sets.output_valid, sets.target_valid, sets.weight)
+    if not sets.features.plain_bernoulli or any(option is not None for option in options):
+        return None
+    chosen = _choose(method, sets.target.shape[1], sets.logits.shape[1], False)
+    loss = bernoulli_likelihood(sets.target, sets.logits, chosen, reduction)
+    return loss.reshape(sets.lead) if loss is not None and reduction == "none" else loss
 
 
 class Problem(NamedTuple):

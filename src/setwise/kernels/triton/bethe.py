@@ -1,0 +1,185 @@
+"""Bethe's approximation of the sum over all matchings: all rounds of messages in one launch.
+
+Legend: B sets, M targets, N outputs. See `messages` for a round, and `rounds` for the programs that
+exchange them.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
+from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.messages import answer, ask, beliefs
+from setwise.kernels.triton.rounds import (
+    MOST_ROUNDS,
+    NEVER,
+    Grid,
+    grid,
+    meet,
+    own_part,
+    place_of,
+    settles,
+    spread_of,
+    take_place,
+    valid,
+)
+from setwise.kernels.triton.weights import LN_2, LOG2_E
+
+# See `setwise.kernels.bethe`.
+CERTAIN = tl.constexpr(100.0)
+
+
+@triton.jit
+def _extremes(
+    SCORES, ROWS, COLUMNS, first, last, N,
+    MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """The largest and the least score of some targets."""
+    high = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
+    low = -high
+    for i0 in range(first, last, BLOCK_L):
+        i = i0 + tl.arange(0, BLOCK_L)
+        i_ok = valid(ROWS, i, last, MASKED)
+        for j0 in range(0, N, BLOCK_E):
+            j = j0 + tl.arange(0, BLOCK_E)
+            ok = i_ok[:, None] & valid(COLUMNS, j, N, MASKED)[None, :]
+            s = tl.load(SCORES + place_of(i, j, N, True), mask=ok, other=0.0)
+            high = tl.maximum(high, tl.where(ok, s, NEVER))
+            low = tl.minimum(low, tl.where(ok, s, -NEVER))
+    return tl.max(tl.max(high, 1), 0), tl.min(tl.min(low, 1), 0)
+
+
+@triton.jit
+def _spread_of_odds(
+    ODDS, COLUMNS, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    high = tl.full([BLOCK], NEVER, tl.float32)
+    low = -high
+    if PRESENCE:
+        for j0 in range(0, N, BLOCK):
+            j = j0 + tl.arange(0, BLOCK)
+            ok = valid(COLUMNS, j, N, MASKED)
+            odds = tl.load(ODDS + j, mask=ok, other=0.0)
+            high = tl.maximum(high, tl.where(ok, odds, NEVER))
+            low = tl.minimum(low, tl.where(ok, odds, -NEVER))
+    return tl.maximum(tl.max(high, 0) - tl.min(low, 0), 0.0)
+
+
+@triton.jit
+def _number(VALID, size, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    """Of valid elements."""
+    if not MASKED:
+        return size
+    found = tl.zeros([BLOCK], tl.int32)
+    for e0 in range(0, size, BLOCK):
+        found += valid(VALID, e0 + tl.arange(0, BLOCK), size, True).to(tl.int32)
+    return tl.sum(found, 0)
+
+
+@triton.jit
+def _exclusivity(E, b, SHARED: tl.constexpr):
+    """Of a set: the number, its logarithm, and that of what it lacks."""
+    e = 1.0
+    lone, some = 0.0, NEVER
+    if SHARED:
+        e = tl.load(E + b)
+        lone = tl.where(e > 0.0, tl.log2(tl.where(e > 0.0, e, 1.0)), NEVER)
+        some = tl.where(e < 1.0, tl.log2(tl.where(e < 1.0, 1.0 - e, 1.0)), NEVER)
+    return e, lone, some
+
+
+@triton.jit
+def bethe_rounds(
+    SCORES, ODDS, E, ROWS, COLUMNS, ANSWERS, ASKED, USED, VALUE, SETTLED, PARTS, ARRIVED,
+    B, M, N, groups, most, between, quiet,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
+    PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Rounds until a set has settled, ``most`` of them; in the end ASKED has the probabilities."""
+    group, place = take_place(ARRIVED, groups, PROGRAMS)
+    met = 0
+    for b in range(group, B, groups):
+        start = b * M * N
+        S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
+        D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
+        P = PARTS + b * 2 * PROGRAMS
+        i, i_end = own_part(M, place, PROGRAMS)
+        j, j_end = own_part(N, place, PROGRAMS)
+        high, low = _extremes(S, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
+        tl.store(P + place, high)
+        tl.store(P + PROGRAMS + place, low)
+        met = meet(ARRIVED + group, met, PROGRAMS)
+        spread = spread_of(P, PROGRAMS) + _spread_of_odds(D, C, N, MASKED, PRESENCE, BLOCK_E)
+        limit = (spread * M * 2.0 + CERTAIN) * LOG2_E
+        rows, columns = _number(R, M, MASKED, BLOCK_E), _number(C, N, MASKED, BLOCK_E)
+        e, lone, some = _exclusivity(E, b, SHARED)
+        # With as many targets as outputs none is left over: no message should wait for that.
+        unused = tl.where((rows == columns) & (e == 1.0), NEVER, 0.0)
+        hopeless = (rows > columns) & (e == 1.0)
+        rounds, value, settled = 0, 0.0, False
+        while (rounds < most) & (settled == 0):
+            look = rounds % between == 0
+            by_rows = ask(S, A, Q, R, C, i, i_end, N, limit, MASKED, BLOCK_L, BLOCK_E)
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            by_columns, apart = answer(
+                S, Q, A, D, U, R, C, j, j_end, M, N, unused, lone, some, limit, look,
+                MASKED, PRESENCE, SHARED, BLOCK_L, BLOCK_E,
+            )  # fmt: skip
+            if look:
+                tl.store(P + place, (by_rows + by_columns) * LN_2)
+                tl.store(P + PROGRAMS + place, tl.where(hopeless, 0.0, apart))
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            if look:
+                settled, value = settles(P, value, rounds, quiet, PROGRAMS)
+            rounds += 1
+        beliefs(S, A, Q, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
+        if place == 0:
+            tl.store(VALUE + b, value)
+            tl.store(SETTLED + b, settled)
+
+
+def constants(grid: Grid, masked: bool, presence: bool, shared: bool) -> dict[str, int]:
+    """What the kernel is compiled for."""
+    kind = {"MASKED": masked, "PRESENCE": presence, "SHARED": shared}
+    return kind | {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
+
+
+def bethe(
+    scores: Tensor,
+    odds: Tensor | None,
+    exclusivity: Tensor | None,
+    masks: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What `setwise.kernels.bethe.bethe` gives, of float32 scores that are not empty.
+
+    Without odds they are 0; without ``masks``, of rows and columns, all elements are valid.
+    """
+    B, M, N = scores.shape
+    plan = grid(B, M, N, scores.device)
+    answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
+    value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
+    used = value if exclusivity is None else scores.new_empty(B, N)
+    given = [value if t is None else t.contiguous() for t in (odds, exclusivity)]
+    given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
+    kind = constants(plan, masks is not None, odds is not None, exclusivity is not None)
+    launch = launcher(bethe_rounds, kind, plan.warps, 1)
+    launch(
+        (plan.programs * plan.groups, 1, 1),
+        (
+            scores.contiguous(),
+            *given,
+            answers,
+            pairs,
+            used,
+            value,
+            settled.view(torch.uint8),
+            scores.new_empty(B, 2, plan.programs),
+            plan.arrived(scores),
+        ),
+        (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
+    )
+    return value, pairs, pairs.sum(1) if exclusivity is None else used, settled, answers

@@ -1,0 +1,122 @@
+"""Rounds of messages in one launch: several programs work on a set, and meet between two steps.
+
+A group of programs takes one set after the other. What each of them has written is there for the
+others when all have met. A group is complete before the next one begins, for programs take their
+places in the order in which they start: so nobody waits for a program that has no room on the
+device. In Triton's interpreter, which runs one program after the other, groups have one member.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, looks
+from setwise.kernels.triton.tiles import power_of_2
+
+# The logarithm of nothing, see `setwise.kernels.permanent`.
+NEVER = tl.constexpr(-1e30)
+# Lines of a set that are one program's to work on, up to so many programs, and their elements that
+# it has in hand. A warp reads them side by side, and needs no other to add up what it finds.
+LINES, ELEMENTS = 32, 32
+MAX_PROGRAMS = tl.constexpr(16)
+# Programs of groups on each multiprocessor: while one waits for its group, another one works. With
+# more of them, what they work on would not fit in the cache.
+PER_SM = 3
+# A look is at the messages of the round before: one round comes first, to look at the start.
+MOST_ROUNDS = looks(torch.float32).stop * ROUNDS_BETWEEN_LOOKS + 1
+
+
+@triton.jit
+def take_place(ARRIVED, groups, PROGRAMS: tl.constexpr):
+    """The group of this program, in 64 bits as it becomes the number of a set; its place there."""
+    ticket = tl.program_id(0)
+    if PROGRAMS > 1:
+        ticket = tl.atomic_add(ARRIVED + groups, 1)
+    return (ticket // PROGRAMS).to(tl.int64), ticket % PROGRAMS
+
+
+@triton.jit
+def meet(ARRIVED, met, PROGRAMS: tl.constexpr):
+    """Wait for all programs of a group, whose counter this is; ``met`` times they have done so."""
+    tl.debug_barrier()  # all threads have written
+    if PROGRAMS > 1:
+        tl.atomic_add(ARRIVED, 1)
+        while tl.atomic_add(ARRIVED, 0) < PROGRAMS * (met + 1):
+            pass
+        tl.debug_barrier()
+    return met + 1
+
+
+@triton.jit
+def own_part(size, place, PROGRAMS: tl.constexpr):
+    """The first and the last, and one, of the lines that are a program's to work on."""
+    each = (size + PROGRAMS - 1) // PROGRAMS
+    return tl.minimum(place * each, size), tl.minimum((place + 1) * each, size)
+
+
+@triton.jit
+def place_of(line, e, N, BY_ROWS: tl.constexpr):
+    """Of lines and their elements in a matrix of N columns."""
+    return line[:, None] * N + e[None, :] if BY_ROWS else e[None, :] * N + line[:, None]
+
+
+@triton.jit
+def valid(VALID, e, size, MASKED: tl.constexpr):
+    """Which elements there are; without a mask all of them."""
+    return tl.load(VALID + e, mask=e < size, other=0) != 0 if MASKED else e < size
+
+
+@triton.jit
+def spread_of(PARTS, PROGRAMS: tl.constexpr):
+    """The largest of what programs found largest, less the least of what they found least."""
+    place = tl.arange(0, MAX_PROGRAMS)
+    high = tl.load(PARTS + place, mask=place < PROGRAMS, other=NEVER)
+    low = tl.load(PARTS + PROGRAMS + place, mask=place < PROGRAMS, other=-NEVER)
+    return tl.maximum(tl.max(high, 0) - tl.min(low, 0), 0.0)
+
+
+@triton.jit
+def settles(PARTS, value, rounds, quiet, PROGRAMS: tl.constexpr):
+    """Whether a set has settled, and its value: PARTS has shares of the value, and of the change.
+
+    The rule is that of `setwise.kernels.fixed_point.settle`.
+    """
+    place = tl.arange(0, MAX_PROGRAMS)
+    now = tl.sum(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
+    change = tl.sum(tl.load(PARTS + PROGRAMS + place, mask=place < PROGRAMS, other=0.0), 0)
+    still = tl.abs(now - value) <= quiet * (1.0 + tl.abs(now))
+    return (rounds > 0) & (change <= quiet) & still, now
+
+
+class Grid(NamedTuple):
+    """How many programs work on one set, on how many sets at once, and their tiles."""
+
+    programs: int
+    groups: int
+    lines: int
+    elements: int
+    warps: int
+
+    def arrived(self, like: Tensor) -> Tensor:
+        """Counters of the groups, and that of the programs that have started."""
+        return torch.zeros(self.groups + 1, dtype=torch.int32, device=like.device)
+
+
+@lru_cache(maxsize=1024)
+def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
+    size = max(M, N)
+    lines, elements = (min(most, max(2, power_of_2(size))) for most in (LINES, ELEMENTS))
+    warps = max(1, lines * elements // 64)
+    if device.type != "cuda":
+        return Grid(1, B, lines, elements, warps)
+    programs = min(MAX_PROGRAMS.value, (size + LINES - 1) // LINES)
+    places = PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
+    # Alone, a program waits for nobody, and the device may run as many as it has room for.
+    groups = B if programs == 1 else min(B, max(1, places // programs))
+    return Grid(programs, groups, lines, elements, warps)

@@ -1,0 +1,232 @@
+"""Entropic optimal transport: all of Sinkhorn's rounds in one launch.
+
+Legend: B sets, M rows, N columns. See `setwise.kernels.sinkhorn` for the potentials, and `rounds`
+for the programs that exchange them. Lines are rows or columns, and elements are what they meet.
+
+Inside, potentials and costs are in units of the temperature, and logarithms to base 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
+from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.rounds import (
+    MOST_ROUNDS,
+    NEVER,
+    Grid,
+    grid,
+    meet,
+    own_part,
+    place_of,
+    settles,
+    take_place,
+)
+from setwise.kernels.triton.weights import LN_2, LOG2_E
+
+
+@triton.jit
+def _log(mass):
+    return tl.where(mass > 0.0, tl.log2(tl.where(mass > 0.0, mass, 1.0)), NEVER)
+
+
+@triton.jit
+def _answer(
+    COSTS, OFFER, line, line_ok, elements, N, per_cost,
+    BY_ROWS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """``log2 sum_e 2^(offer_e - cost_le)`` of each line; offers are potentials and log masses.
+
+    Each place of a tile keeps a sum of its own, and they are added in the end.
+    """
+    top = tl.full([BLOCK_L, BLOCK_E], 2.0 * NEVER, tl.float32)
+    total = top * 0.0
+    for e0 in range(0, elements, BLOCK_E):
+        e = e0 + tl.arange(0, BLOCK_E)
+        e_ok = e < elements
+        offer = tl.load(OFFER + e, mask=e_ok, other=0.0)
+        ok, at = line_ok[:, None] & e_ok[None, :], place_of(line, e, N, BY_ROWS)
+        v = offer[None, :] - tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
+        v = tl.where(e_ok[None, :], v, float("-inf"))
+        ratio = tl.exp2(-tl.abs(v - top))
+        total = tl.where(v > top, total * ratio + 1.0, total + ratio)
+        top = tl.maximum(top, v)
+    peak = tl.max(top, 1)
+    return peak + tl.log2(tl.sum(total * tl.exp2(top - peak[:, None]), 1))
+
+
+@triton.jit
+def _earned(mass, potential, r, UNBALANCED: tl.constexpr):
+    """What masses earn by their potentials, in units of the temperature, and so is ``r``."""
+    each = potential * LN_2
+    if UNBALANCED:
+        x = -each / r
+        # exp(x) - 1, of which little would be left near 0.
+        near = x * (1.0 + x * (0.5 + x * (1.0 / 6 + x * (1.0 / 24 + x * (1.0 / 120)))))
+        far = tl.exp2(tl.minimum(x * LOG2_E, 126.0)) - 1.0
+        each = -r * tl.where(tl.abs(x) < 0.1, near, far)
+    return tl.where(mass > 0.0, mass * each, 0.0)
+
+
+@triton.jit
+def _rows(
+    COSTS, A, BY_ROWS, BY_COLUMNS, first, last, N, per_cost, share, r,
+    UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """The offers of rows that answer those of the columns; what their potentials earn."""
+    earned = tl.zeros([BLOCK_L], tl.float32)
+    for i0 in range(first, last, BLOCK_L):
+        i = i0 + tl.arange(0, BLOCK_L)
+        ok = i < last
+        f = -share * _answer(COSTS, BY_COLUMNS, i, ok, N, N, per_cost, True, BLOCK_L, BLOCK_E)
+        a = tl.load(A + i, mask=ok, other=0.0)
+        tl.store(BY_ROWS + i, _log(a) + f, mask=ok)
+        earned += _earned(a, f, r, UNBALANCED)
+    return tl.sum(earned, 0)
+
+
+@triton.jit
+def _columns(
+    COSTS, B_, G, BY_ROWS, BY_COLUMNS, MOVED, first, last, M, N, per_cost, share, r,
+    UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """The offers of columns that answer those of the rows, and their potentials G.
+
+    What the old ones earned, less what was moved by them; and the change of that, by columns, since
+    the round before.
+    """
+    earned, change = tl.zeros([BLOCK_L], tl.float32), tl.zeros([BLOCK_L], tl.float32)
+    for j0 in range(first, last, BLOCK_L):
+        j = j0 + tl.arange(0, BLOCK_L)
+        ok = j < last
+        asked = _answer(COSTS, BY_ROWS, j, ok, M, N, per_cost, False, BLOCK_L, BLOCK_E)
+        g, b = tl.load(G + j, mask=ok, other=0.0), tl.load(B_ + j, mask=ok, other=0.0)
+        moved = tl.where(ok & (b > 0.0), b * tl.exp2(tl.minimum(g + asked, 126.0)), 0.0)
+        before = tl.load(MOVED + j, mask=ok, other=0.0)
+        change += tl.abs(moved - before)
+        earned += _earned(b, g, r, UNBALANCED) - moved
+        g = -share * asked
+        tl.store(MOVED + j, moved, mask=ok)
+        tl.store(G + j, g, mask=ok)
+        tl.store(BY_COLUMNS + j, _log(b) + g, mask=ok)
+    return tl.sum(earned, 0), tl.sum(change, 0)
+
+
+@triton.jit
+def _begin(B_, G, BY_COLUMNS, first, last, BLOCK: tl.constexpr):
+    """The offers of columns by the potentials there are."""
+    for j0 in range(first, last, BLOCK):
+        j = j0 + tl.arange(0, BLOCK)
+        b = tl.load(B_ + j, mask=j < last, other=0.0)
+        g = tl.load(G + j, mask=j < last, other=0.0)
+        tl.store(BY_COLUMNS + j, _log(b) + g, mask=j < last)
+
+
+@triton.jit
+def _plan(
+    COSTS, BY_ROWS, BY_COLUMNS, PLAN, first, last, N, per_cost,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    for i0 in range(first, last, BLOCK_L):
+        i = i0 + tl.arange(0, BLOCK_L)
+        offer = tl.load(BY_ROWS + i, mask=i < last, other=0.0)
+        for j0 in range(0, N, BLOCK_E):
+            j = j0 + tl.arange(0, BLOCK_E)
+            wanted = tl.load(BY_COLUMNS + j, mask=j < N, other=0.0)
+            ok, at = (i < last)[:, None] & (j < N)[None, :], place_of(i, j, N, True)
+            costs = tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
+            log = tl.minimum(offer[:, None] + wanted[None, :] - costs, 126.0)
+            tl.store(PLAN + at, tl.exp2(log), mask=ok)
+
+
+@triton.jit
+def sinkhorn_rounds(
+    COSTS, A, B_, G, BY_ROWS, BY_COLUMNS, MOVED, PLAN, VALUE, SETTLED, PARTS, ARRIVED,
+    B, M, N, groups, most, between, quiet, t, share, r,
+    UNBALANCED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Rounds until a set has settled, ``most`` of them, from potentials G on; then the plan."""
+    group, place = take_place(ARRIVED, groups, PROGRAMS)
+    met = 0
+    per_cost = LOG2_E / t
+    for b in range(group, B, groups):
+        start = b * M * N
+        C, a, b_, g = COSTS + start, A + b * M, B_ + b * N, G + b * N
+        rows, columns = BY_ROWS + b * M, BY_COLUMNS + b * N
+        parts = PARTS + b * 2 * PROGRAMS
+        i, i_end = own_part(M, place, PROGRAMS)
+        j, j_end = own_part(N, place, PROGRAMS)
+        _begin(b_, g, columns, j, j_end, BLOCK_E)
+        met = meet(ARRIVED + group, met, PROGRAMS)
+        rounds, value, settled = 0, 0.0, False
+        while (rounds < most) & (settled == 0):
+            by_rows = _rows(
+                C, a, rows, columns, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E
+            )
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            by_columns, change = _columns(
+                C, b_, g, rows, columns, MOVED + b * N, j, j_end, M, N, per_cost, share, r,
+                UNBALANCED, BLOCK_L, BLOCK_E,
+            )  # fmt: skip
+            look = rounds % between == 0
+            if look:
+                tl.store(parts + place, (by_rows + by_columns + 1.0 / PROGRAMS) * t)
+                tl.store(parts + PROGRAMS + place, change)
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            if look:
+                settled, value = settles(parts, value, rounds, quiet, PROGRAMS)
+            rounds += 1
+        _rows(C, a, rows, columns, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
+        tl.debug_barrier()
+        _plan(C, rows, columns, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
+        if place == 0:
+            tl.store(VALUE + b, value)
+            tl.store(SETTLED + b, settled)
+
+
+def constants(grid: Grid, unbalanced: bool) -> dict[str, int]:
+    """What the kernel is compiled for."""
+    tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
+    return {"UNBALANCED": unbalanced, **tile}
+
+
+def transport(
+    costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `setwise.kernels.sinkhorn.transport` gives, of float32 costs that are not empty."""
+    B, M, N = costs.shape
+    plan = grid(B, M, N, costs.device)
+    g, moved = costs.new_zeros(2, B, N).unbind(0)
+    by_rows, by_columns = costs.new_empty(B, M), costs.new_empty(B, N)
+    pairs, value = costs.new_empty(B, M, N), costs.new_empty(B)
+    settled = costs.new_empty(B, dtype=torch.bool)
+    share = 1.0 if r is None else r / (r + t)
+    launch = launcher(sinkhorn_rounds, constants(plan, r is not None), plan.warps, 1)
+    launch(
+        (plan.programs * plan.groups, 1, 1),
+        (
+            costs.contiguous(),
+            a.contiguous(),
+            b.contiguous(),
+            g,
+            by_rows,
+            by_columns,
+            moved,
+            pairs,
+            value,
+            settled.view(torch.uint8),
+            costs.new_empty(B, 2, plan.programs),
+            plan.arrived(costs),
+        ),
+        (
+            *(B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS),
+            *(tolerance(costs.dtype), t, share, 1.0 if r is None else r / t),
+        ),
+    )
+    return value, pairs, settled, g * (t * math.log(2))

@@ -1,0 +1,159 @@
+"""Kernels of likelihoods and transport, compiled; kernels/test_fused_likelihood.py interprets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+from matchings import random_problem
+from setwise.kernels import bethe, permanent, sinkhorn
+from setwise.kernels.matchings import sum_matchings
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+# Shapes of one program a set, and of several; the largest sets have more elements than a tile.
+SHAPES = [(50, 1, 1), (50, 9, 9), (40, 5, 30), (8, 70, 70), (5, 130, 300), (3, 300, 300)]
+
+
+def problem(B: int, M: int, N: int, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    scores, rows, columns = random_problem(M + N, B, M, N, scale)
+    odds = torch.randn(B, N, generator=torch.Generator().manual_seed(B)).double()
+    return scores.cuda(), odds.cuda(), rows.cuda(), columns.cuda()
+
+
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize(("M", "N"), [(1, 1), (4, 7), (9, 9), (7, 5), (9, 30), (13, 14), (16, 16)])
+def test_exact(M: int, N: int, record: bool) -> None:
+    scores, odds, rows, columns = problem(5 if M > 12 else 300, M, N, 3.0)
+    value, pairs = permanent.log_permanent(scores + odds.unsqueeze(1), rows, columns, record)
+    args = (scores.float(), odds.float(), None, rows, columns)
+    got, got_pairs, used, settled, _ = sum_matchings(*args, "exact", record)
+    assert settled.all()
+    torch.testing.assert_close(got.double(), value, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(got_pairs.double(), pairs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(used.double(), pairs.sum(1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("exclusivity", [None, 0.7])
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_bethe(shape: tuple[int, int, int], scale: float, exclusivity: float | None) -> None:
+    scores, odds, rows, columns = problem(*shape, scale)
+    shared = None if exclusivity is None else scores.new_full(shape[:1], exclusivity)
+    value, pairs, use, settled, _ = bethe.bethe(scores, odds, shared, rows, columns)
+    shared = None if shared is None else shared.float()
+    args = (scores.float(), odds.float(), shared, rows, columns)
+    got, got_pairs, used, quiet, answers = sum_matchings(*args, "bethe", True)
+    again = sum_matchings(*args, "bethe", True)
+    assert all(map(torch.equal, again, (got, got_pairs, used, quiet, answers)))
+    both = settled & quiet
+    assert both.any()  # float64 has more rounds
+    torch.testing.assert_close(got.double()[both], value[both], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(got_pairs.double()[both], pairs[both], rtol=0, atol=2e-3)
+    torch.testing.assert_close(used.double()[both], use[both], rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize("missing", [None, 0.7])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transport(shape: tuple[int, int, int], missing: float | None) -> None:
+    scores, _, rows, columns = problem(*shape, 2.0)
+    some = rows.any(1) & columns.any(1)
+    a, b = (valid[some].double() / valid[some].sum(1, keepdim=True) for valid in (rows, columns))
+    costs = scores[some].square()
+    value, plan, settled, _ = sinkhorn.transport(costs, a, b, 1.0, missing)
+    got, got_plan, quiet, _ = sinkhorn.transport(costs.float(), a.float(), b.float(), 1.0, missing)
+    both = settled & quiet
+    assert both.double().mean() >= 0.7
+    torch.testing.assert_close(got.double()[both], value[both], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(got_plan.double()[both], plan[both], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["exact", "bethe"])
+def test_extreme_scores_stay_finite(method: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for M, N in ((3, 3), (3, 5)):
+        scores = torch.randint(-1, 2, (200, M, N), generator=generator).float() * 1e4
+        odds = torch.randint(-1, 2, (200, N), generator=generator).float() * 1e4
+        rows, columns = torch.ones(200, M) > 0, torch.ones(200, N) > 0
+        args = [t.cuda() for t in (scores, odds, rows, columns)]
+        value, pairs, used, *_ = sum_matchings(*args[:2], None, *args[2:], method, True)
+        exact = permanent.log_permanent(
+            (args[0] + args[1].unsqueeze(1)).double(), *args[2:], record=False
+        )[0]
+        for found in (value, pairs, used):
+            assert found.isfinite().all()
+        if method == "exact":
+            # Relative to the scores, of which little may be left.
+            torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        (sw.set_likelihood, {"method": "exact"}),
+        (sw.set_likelihood, {"method": "bethe"}),
+        (sw.transport_cross_entropy, {}),
+    ],
+)
+def test_losses_and_their_gradients(loss: Any, options: dict[str, Any]) -> None:
+    """Through masks, presence and weights, against float64, which takes the PyTorch code."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(20, 9, 6, generator=generator).cuda()
+    target = torch.rand(20, 7, 6, generator=generator).round().cuda()
+    presence = torch.randn(20, 9, generator=generator).cuda()
+    given = {
+        "input_valid": torch.randint(7, 10, (20,), generator=generator).cuda(),
+        "target_valid": torch.randint(0, 8, (20,), generator=generator).cuda(),
+        "reduction": "none",
+    }
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        leaves = [t.to(dtype).requires_grad_() for t in (logits, presence)]
+        value, settled = loss(
+            leaves[0], target.to(dtype), presence=leaves[1], return_settled=True, **given, **options
+        )
+        grads = torch.autograd.grad(value.sum(), leaves, create_graph=True)
+        (second,) = torch.autograd.grad(grads[0].square().sum(), leaves[0])
+        found.append((value, *grads, second, settled))
+    right, got = found
+    both = right[-1] & got[-1]
+    assert both.sum() >= 15
+    for a, b in zip(got[:-1], right[:-1], strict=True):
+        torch.testing.assert_close(a[both].double(), b[both], rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        (sw.set_likelihood, {"method": "exact"}),
+        (sw.set_likelihood, {"method": "bethe"}),
+        (sw.transport_cross_entropy, {}),
+    ],
+)
+def test_a_graph_can_hold_it(loss: Any, options: dict[str, Any]) -> None:
+    """Nothing waits for the device: forward and backward are captured, and replayed on new data."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    shape = (3, 9, 6) if options.get("method") == "exact" else (3, 80, 6)
+    logits = torch.randn(shape, generator=generator, device="cuda").requires_grad_()
+    target = torch.rand(shape, generator=generator, device="cuda").round()
+
+    def step() -> tuple[Tensor, Tensor]:
+        value = loss(logits, target, **options)
+        return value, torch.autograd.grad(value, logits)[0]
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value, gradient = step()
+    with torch.no_grad():
+        logits.copy_(torch.randn(shape, generator=generator, device="cuda"))
+    graph.replay()
+    expected = step()
+    torch.testing.assert_close((value, gradient), expected)

@@ -1,0 +1,247 @@
+"""The kernels of likelihoods and of transport in Triton's interpreter, against the PyTorch code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+import setwise as sw
+from matchings import random_problem
+from setwise.kernels import bethe, counting, matchings, permanent, sinkhorn
+from setwise.kernels.triton import bethe as kernels
+from setwise.kernels.triton import rounds, subset_sums, tilting, transport
+
+# Where a GPU is, the kernels are not made for the interpreter; tests/gpu has them compiled.
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are made for the GPU")
+
+
+@pytest.fixture
+def fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have calls on a CPU served as on a GPU."""
+    modules = {"bethe": kernels, "subset_sums": subset_sums, "transport": transport}
+
+    def serve(module: str, scores: Tensor) -> Any:
+        return modules[module] if scores.dtype == torch.float32 else None
+
+    for user in (matchings, sinkhorn):
+        monkeypatch.setattr(user, "fused", serve)
+
+
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles that are smaller than the sets, and one program for all of these."""
+    for user in (kernels, transport):
+        monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 2, 1))
+
+
+def problem(B: int, M: int, N: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    scores, rows, columns = random_problem(M + N, B, M, N, scale=3.0)
+    odds = torch.randn(B, N, generator=torch.Generator().manual_seed(B)).double()
+    return scores, odds, rows, columns
+
+
+def close(got: Tensor, right: Tensor, rtol: float = 1e-5, atol: float = 1e-5) -> None:
+    torch.testing.assert_close(got.double(), right, rtol=rtol, atol=atol)
+
+
+class TestExact:
+    @pytest.mark.parametrize(("M", "N"), [(1, 1), (3, 3), (3, 5), (4, 2)])
+    def test_value_and_probabilities(self, M: int, N: int) -> None:
+        scores, odds, rows, columns = problem(2, M, N)
+        value, pairs = permanent.log_permanent(scores + odds.unsqueeze(1), rows, columns, True)
+        args = (scores.float(), odds.float(), (rows, columns))
+        got, got_pairs, used = subset_sums.log_sum(*args, record=True)
+        close(got, value)
+        close(got_pairs, pairs)
+        close(used, pairs.sum(1))
+        alone, nothing, _ = subset_sums.log_sum(*args, record=False)
+        assert alone.equal(got)
+        assert nothing.shape == (2, 0, N)
+
+    def test_in_parts_and_by_small_tiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        scores, odds, rows, columns = problem(3, 4, 4)
+        value, pairs = permanent.log_permanent(scores + odds.unsqueeze(1), rows, columns, True)
+        plan = subset_sums._plan(1, 4, True, True, True)
+        kind = dict.fromkeys(("MASKED", "PRESENCE", "RECORD"), True)
+        small = subset_sums.launcher(
+            subset_sums.log_permanent, kind | {"BLOCK_M": 4, "BLOCK_T": 2}, 4, 1
+        )
+        monkeypatch.setattr(subset_sums, "STORED", 3 * 2**4)  # one set at a time
+        monkeypatch.setattr(subset_sums, "_plan", lambda *_: plan._replace(launch=small))
+        got = subset_sums.log_sum(scores.float(), odds.float(), (rows, columns), True)
+        close(got[0], value)
+        close(got[1], pairs)
+
+    def test_extreme_scores(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        scores = torch.randint(-1, 2, (3, 3, 4), generator=generator).float() * 1e4
+        odds = torch.randint(-1, 2, (3, 4), generator=generator).float() * 1e4
+        all_valid = torch.ones(3, 3) > 0, torch.ones(3, 4) > 0
+        value, pairs, used = subset_sums.log_sum(scores, odds, all_valid, record=True)
+        exact = (scores + odds.unsqueeze(1)).double()
+        right, right_pairs = permanent.log_permanent(exact, *all_valid, True)
+        close(value, right)
+        close(pairs, right_pairs, atol=1e-2)
+        assert used.isfinite().all()
+
+    def test_what_is_impossible_stays_finite(self) -> None:
+        found = subset_sums.log_sum(torch.randn(1, 3, 2), None, None, record=True)
+        assert all(t.isfinite().all() for t in found)
+
+
+class TestBethe:
+    @pytest.mark.parametrize(
+        ("M", "N", "exclusivity"),
+        [(1, 1, None), (2, 5, None), (4, 3, None), (3, 2, 0.3), (2, 4, 0.0)],
+    )
+    def test_value_and_beliefs(self, M: int, N: int, exclusivity: float | None) -> None:
+        scores, odds, rows, columns = problem(2, M, N)
+        shared = None if exclusivity is None else scores.new_full((2,), exclusivity)
+        value, pairs, used, settled, _ = bethe.bethe(scores, odds, shared, rows, columns)
+        shared = None if shared is None else shared.float()
+        got = kernels.bethe(scores.float(), odds.float(), shared, (rows, columns))
+        assert settled.all()
+        assert got[3].all()
+        close(got[0], value, rtol=1e-4)
+        close(got[1], pairs, atol=1e-4)
+        close(got[2], used, atol=1e-4)
+
+    @pytest.mark.usefixtures("small_tiles")
+    def test_messages_are_those_of_pytorch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Round by round, and what has not settled by then is said."""
+        scores, odds, rows, columns = problem(2, 3, 4)
+        monkeypatch.setattr(kernels, "MOST_ROUNDS", 2)
+        got = kernels.bethe(scores.float(), odds.float(), None, (rows, columns))
+        g = bethe.graph(scores, odds, None, rows, columns)
+        one = bethe._answer(g, bethe._ask(g, torch.zeros_like(g.scores)))
+        two = bethe._answer(g, bethe._ask(g, one))
+        close(got[4], two, atol=1e-4)
+        close(got[1], bethe._beliefs(g, two)[0])
+        assert not got[3].any()
+
+    def test_extreme_scores(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One way to match wins against the largest scores, by way of very small ones."""
+        monkeypatch.setattr(kernels, "MOST_ROUNDS", 11)
+        scores = torch.tensor([[[0.0, -1000.0], [-1000.0, -3000.0]]])
+        value, pairs, *_ = kernels.bethe(scores, None, None, None)
+        close(value, torch.tensor([-2000.0]).double())
+        close(pairs[0], torch.eye(2).flip(0).double())
+
+
+class TestTransport:
+    @pytest.mark.parametrize("missing", [None, 0.5])
+    def test_value_and_plan(self, missing: float | None) -> None:
+        M, N, generator = 2, 5, torch.Generator().manual_seed(0)
+        costs = 4 * torch.rand(2, M, N, generator=generator, dtype=torch.float64)
+        a, b = (torch.rand(2, k, generator=generator, dtype=torch.float64) for k in (M, N))
+        a[0, 0] = b[1, 1] = 0.0
+        a, b = a / a.sum(1, keepdim=True), b / b.sum(1, keepdim=True)
+        value, plan, settled, _ = sinkhorn.transport(costs, a, b, 0.8, missing)
+        got = transport.transport(costs.float(), a.float(), b.float(), 0.8, missing)
+        assert settled.all()
+        assert got[2].all()
+        close(got[0], value)
+        close(got[1], plan)
+        assert (got[1][0, 0] == 0).all()
+
+    @pytest.mark.usefixtures("small_tiles")
+    def test_potentials_are_those_of_pytorch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(transport, "MOST_ROUNDS", 2)
+        costs = torch.rand(1, 3, 3, generator=torch.Generator().manual_seed(0)).double()
+        a, b = (torch.tensor([share]).double() for share in ([0.1, 0.6, 0.3], [0.5, 0.3, 0.2]))
+        got = transport.transport(costs.float(), a.float(), b.float(), 0.3, 2.0)
+        masses = sinkhorn.Masses(a, b, 0.3, 2.0)
+        two = masses.round(costs, masses.round(costs, torch.zeros_like(b)))
+        close(got[3], two)
+        close(got[1], masses.plan(costs, two))
+        assert not got[2].any()
+
+
+def test_numbers_by_the_tilt_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets with some, all and none of what is counted, and one without anything valid."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 4 * torch.randn(4, 5, generator=generator, dtype=torch.float64)
+    valid = torch.tensor([[True, False, True, True, True]] * 3 + [[False] * 5])
+    count = torch.tensor([2, 4, 0, 0])
+    right = counting.log_count_probability(logits, valid, count)
+    for block in (2, 1024):  # in several steps, and in one
+        monkeypatch.setattr(tilting, "MAX_BLOCK", block)
+        tilt = tilting.tilt(logits.float(), valid, count, 30.0, 24)
+        expected = (torch.where(valid, (logits + tilt).sigmoid(), 0.0)).sum(1)
+        close(expected, count.double(), atol=1e-4)
+    monkeypatch.setattr(counting, "fused", lambda module, logits: tilting)
+    close(counting.log_count_probability(logits.float(), valid, count), right)
+
+
+@pytest.mark.usefixtures("fused")
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        (sw.set_likelihood, {"method": "exact"}),
+        (sw.set_likelihood, {"method": "bethe"}),
+        (sw.transport_cross_entropy, {"temperature": 3.0}),
+    ],
+)
+def test_losses_and_their_gradients(loss: Any, options: dict[str, Any]) -> None:
+    """Masked, with presence, differentiated twice; float64 is served by PyTorch code."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    target = torch.rand(2, 3, 4, generator=generator, dtype=torch.float64).round()
+    presence = torch.randn(2, 3, generator=generator, dtype=torch.float64)
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        leaves = [t.to(dtype).requires_grad_() for t in (logits, presence)]
+        value = loss(
+            leaves[0],
+            target.to(dtype),
+            presence=leaves[1],
+            target_valid=torch.tensor([2, 1]),
+            reduction="none",
+            **options,
+        )
+        grads = torch.autograd.grad(value.sum(), leaves, create_graph=True)
+        (second,) = torch.autograd.grad(grads[0].square().sum(), leaves[0])
+        found.append((value, *grads, second))
+    for right, got in zip(*found, strict=True):
+        close(got, right, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.usefixtures("fused")
+def test_operator_gives_what_it_promises() -> None:
+    scores, odds, rows, columns = problem(2, 2, 3)
+    args = (scores.float(), odds.float(), None, rows, columns)
+    for method, record in (("exact", True), ("exact", False), ("bethe", True)):
+        torch.library.opcheck(
+            matchings.sum_matchings, (*args, method, record), test_utils=("test_faketensor",)
+        )
+
+
+@pytest.mark.parametrize(("method", "reduction"), [("exact", "mean"), ("bethe", "none")])
+def test_shortcut_is_the_loss(method: Any, reduction: Any) -> None:
+    """From logits to gradient in few launches, and through the general operator to the second."""
+    from setwise.kernels.bernoulli_likelihood import BernoulliLikelihood
+
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    target = torch.rand(2, 2, 4, generator=generator, dtype=torch.float64)
+
+    def loss(logits: Tensor, target: Tensor) -> Tensor:
+        if logits.dtype == torch.float32:
+            return BernoulliLikelihood.apply(target, logits, method, reduction, True)
+        return sw.set_likelihood(logits, target, method=method, reduction=reduction)
+
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        z, x = (t.to(dtype).requires_grad_() for t in (logits, target))
+        value = loss(z, x.detach())
+        (first,) = torch.autograd.grad(value.sum(), z)
+        grads = torch.autograd.grad(loss(z, x).sum(), (z, x), create_graph=True)
+        (second,) = torch.autograd.grad(grads[0].square().sum(), z)
+        found.append((value, first, *grads, second))
+    for right, got in zip(*found, strict=True):
+        close(got, right, rtol=1e-4, atol=1e-4)
