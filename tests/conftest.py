@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import Phase, settings
 
-from interpreter import patch_language_once
+from interpreter import speed_up
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -28,7 +28,7 @@ torch.set_num_threads(1)
 # Without a GPU the Triton kernels run in Triton's interpreter. Set before anything imports Triton.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
-    patch_language_once()
+    speed_up()
 
 
 @pytest.hookimpl(tryfirst=True)  # before they are selected
