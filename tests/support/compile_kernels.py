@@ -1,7 +1,8 @@
 """Compiles kernels as they are planned, for a device that need not be there; tells what came out.
 
 A program of its own, because in a test without a GPU the kernels are made for the interpreter.
-Arguments: compute capability, and shared memory of the device. The last line is JSON.
+Arguments: compute capability, shared memory of the device, and a part of `PARTS`; without, all of
+them. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -101,35 +103,47 @@ def comparing() -> Iterator[tuple[str, Planned]]:
     yield "more features, backward", Planned(compared._gradients, constants, compared.WARPS, 2)
 
 
-def main() -> None:
-    capability, smem = map(int, sys.argv[1:])
-    plans.launcher = Planned
-    plans.shared_memory = tiles.shared_memory = lambda device: smem
-    results = []
-    for kind, F, rows_are_keys, listed in (
-        ("bf16x6", 64, True, False),
-        ("bf16x6", 256, False, True),
-        ("bf16x6", 1000, True, True),
-        ("float16", 92, True, False),
-        ("float16", 92, False, True),
-        ("float16", 256, True, False),
-        ("float16", 1000, True, True),
-        ("tf32", 256, False, False),
-        ("tf32", 1000, False, True),
-        ("tf32", 4, True, False),
-    ):
-        precision = "float32" if kind == "bf16x6" else "tf32"
-        dtype = torch.float16 if kind == "float16" else torch.float32
+# Elements and what they are multiplied as: features, gradients to keys, only tiles that are listed.
+PRODUCTS = {
+    "bf16x6": [(64, True, False), (256, False, True), (1000, True, True)],
+    "float16": [(92, True, False), (92, False, True), (256, True, False), (1000, True, True)],
+    "tf32": [(256, False, False), (1000, False, True), (4, True, False)],
+}
+
+
+def products(kind: str) -> Iterator[tuple[str, Planned, str]]:
+    """The launches for elements of a kind that are multiplied, and what their arrays hold."""
+    precision = "float32" if kind == "bf16x6" else "tf32"
+    dtype = torch.float16 if kind == "float16" else torch.float32
+    for F, rows_are_keys, listed in PRODUCTS[kind]:
         for name, launch in launches(precision, F, dtype, rows_are_keys, listed):
-            kernel = launch.compiled(capability, POINTERS[kind])
-            results.append([f"{name}, {kind}, {F} features", *told(kernel)])
+            yield f"{name}, {kind}, {F} features", launch, POINTERS[kind]
+
+
+def others() -> Iterator[tuple[str, Planned, str]]:
+    """Elements that are compared, and small sets."""
     for name, launch in comparing():
-        results.append([f"compared, {name}", *told(launch.compiled(capability, "*fp32"))])
+        yield f"compared, {name}", launch, "*fp32"
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)
-        kernel = small.launch.compiled(capability, "*fp32")
-        results.append([f"small sets, {kind}", *told(kernel)])
+        yield f"small sets, {kind}", small.launch, "*fp32"
+
+
+PARTS: dict[str, Callable[[], Iterator[tuple[str, Planned, str]]]] = {
+    **{kind: partial(products, kind) for kind in PRODUCTS},
+    "others": others,
+}
+
+
+def main() -> None:
+    capability, smem = map(int, sys.argv[1:3])
+    plans.launcher = Planned
+    plans.shared_memory = tiles.shared_memory = lambda device: smem
+    results = []
+    for part in sys.argv[3:] or PARTS:
+        for name, launch, elements in PARTS[part]():
+            results.append([name, *told(launch.compiled(capability, elements))])
     print(json.dumps(results))
 
 

@@ -102,34 +102,41 @@ def make_types_once(tl: Any) -> None:
 
 
 def broadcast_by_sizes(tl: Any) -> None:
-    """Blocks of as many axes, without a constant for each; what does not fit is left to Triton."""
+    """Numbers and blocks of as many axes, by their sizes; what does not fit is left to Triton."""
     semantic, block_type = tl.semantic.TritonSemantic, tl.core.block_type
     broadcast = semantic.broadcast_impl_value
 
-    def widened(self: Any, x: Any, sizes: tuple[int, ...]) -> Any:
-        if x.type._sizes == sizes:
+    def widened(self: Any, x: Any, before: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+        if before == sizes:
             return x
-        handle = self.builder.create_broadcast(x.handle, list(sizes))
-        return self.make_tensor(handle, block_type(x.type.scalar, sizes))
+        block = block_type(x.type.scalar, sizes)
+        if not before:
+            return self.make_tensor(self.builder.create_splat(block, x.handle), block)
+        return self.make_tensor(self.builder.create_broadcast(x.handle, list(sizes)), block)
+
+    def fit(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+        return len(a) == len(b) and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
 
     def broadcast_quickly(self: Any, lhs: Any, rhs: Any) -> Any:
         if lhs.type is rhs.type:
             return lhs, rhs
         a, b = getattr(lhs.type, "_sizes", ()), getattr(rhs.type, "_sizes", ())
-        if not a or len(a) != len(b):
+        if a and b and not fit(a, b):
             return broadcast(self, lhs, rhs)
-        if any(m != n and m != 1 and n != 1 for m, n in zip(a, b, strict=True)):
-            return broadcast(self, lhs, rhs)
-        sizes = tuple(map(max, a, b))
-        return widened(self, lhs, sizes), widened(self, rhs, sizes)
+        sizes = tuple(map(max, a, b)) if a and b else a or b
+        return widened(self, lhs, a, sizes), widened(self, rhs, b, sizes)
 
     semantic.broadcast_impl_value = broadcast_quickly
 
 
 def promote_once(tl: Any) -> None:
-    """The type that numbers of two types are computed in."""
-    semantic = tl.semantic.TritonSemantic
-    promote, known = semantic.computation_type_impl, {}
+    """The type that numbers of two types are computed in; of one type, there is nothing to do."""
+    semantic, tensor = tl.semantic.TritonSemantic, tl.core.tensor
+    promote, check, known = (
+        semantic.computation_type_impl,
+        semantic.binary_op_type_checking_impl,
+        {},
+    )
 
     def promoted(self: Any, a_ty: Any, a_is: bool, b_ty: Any, b_is: bool, div_or_mod: bool) -> Any:
         key = (a_ty.name, a_is, b_ty.name, b_is, div_or_mod)
@@ -137,7 +144,17 @@ def promote_once(tl: Any) -> None:
             known[key] = promote(self, a_ty, a_is, b_ty, b_is, div_or_mod)
         return known[key]
 
+    def checked(
+        self: Any, lhs: Any, rhs: Any, ptr: bool = False, rhs_ptr: bool = False,
+        arithmetic_check: bool = True, div_or_mod: bool = False,
+    ) -> Any:  # fmt: skip
+        both = type(lhs) is tensor and type(rhs) is tensor
+        if both and lhs.type is rhs.type and not div_or_mod and not lhs.dtype.is_ptr():
+            return lhs, rhs
+        return check(self, lhs, rhs, ptr, rhs_ptr, arithmetic_check, div_or_mod)
+
     semantic.computation_type_impl = promoted
+    semantic.binary_op_type_checking_impl = checked
 
 
 def unwrap_constants_only(tl: Any) -> None:
