@@ -103,7 +103,7 @@ def make_types_once(tl: Any) -> None:
 
 def broadcast_by_sizes(tl: Any) -> None:
     """Numbers and blocks of as many axes, by their sizes; what does not fit is left to Triton."""
-    semantic, block_type = tl.semantic.TritonSemantic, tl.core.block_type
+    semantic, block_type, tensor = tl.semantic.TritonSemantic, tl.core.block_type, tl.core.tensor
     broadcast = semantic.broadcast_impl_value
 
     def widened(self: Any, x: Any, before: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
@@ -111,8 +111,8 @@ def broadcast_by_sizes(tl: Any) -> None:
             return x
         block = block_type(x.type.scalar, sizes)
         if not before:
-            return self.make_tensor(self.builder.create_splat(block, x.handle), block)
-        return self.make_tensor(self.builder.create_broadcast(x.handle, list(sizes)), block)
+            return tensor(self.builder.create_splat(block, x.handle), block)
+        return tensor(self.builder.create_broadcast(x.handle, list(sizes)), block)
 
     def fit(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
         return len(a) == len(b) and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
