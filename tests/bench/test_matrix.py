@@ -102,7 +102,8 @@ def test_a_record_of_other_code_is_not_gone_on_with(tmp_path: Path, capsys: Capt
     )
     path.write_text("{}")
     assert measured("--output", str(path)) == 2
-    assert capsys.readouterr().err.endswith("is there already and is no such record\n")
+    said = capsys.readouterr().err
+    assert said == f"--output: {path}: header: is missing; name another file\n"
 
 
 def test_a_budget_ends_it_between_two_cells(
@@ -182,9 +183,11 @@ def test_ours_is_held_against_the_fastest_of_its_kind() -> None:
     assert "in 1 of them below 0.95" in summary(found["graph"])
 
 
-@pytest.mark.parametrize("wrong", [{"total_ms": -1.0}, {"total_ms": "1"}, {"loss": 3}])
+@pytest.mark.parametrize(
+    "wrong", [{"total_ms": -1.0}, {"total_ms": "1"}, {"loss": 3}, {"sizes": ["2"]}]
+)
 def test_what_is_no_record_is_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "matrix-mine.json"
     path.write_text(json.dumps({"header": {}, "rows": [row("dense", "eager", 1.0) | wrong]}))
-    with pytest.raises(ValueError, match=r"^.*matrix-mine\.json: .*(total_ms|loss)"):
+    with pytest.raises(ValueError, match=r"^.*matrix-mine\.json: .*(total_ms|loss|sizes)"):
         read(path)

@@ -12,7 +12,6 @@ from typing import Any
 from setwise.cli.errors import CommandError
 from setwise.cli.options import device_named, positive, require_place
 from setwise.files import atomic_write_text
-from setwise.outside import read_json
 
 # What must not differ between the rows of one record.
 SAME = ("commit", "setwise", "torch", "triton", "hardware")
@@ -97,17 +96,19 @@ def _begun(path: Path | None, head: dict[str, Any]) -> tuple[dict[str, Any], lis
     """What a record holds already; it must be of the same code on the same machine."""
     if path is None or not path.exists():
         return head, []
-    record = read_json(path)
-    before = record.get("header")
-    if not isinstance(before, dict) or not isinstance(record.get("rows"), list):
-        raise CommandError(f"--output: {path} is there already and is no such record")
+    from setwise.report.matrix import read
+
+    try:
+        before, rows = read(path)
+    except ValueError as error:
+        raise CommandError(f"--output: {error}; name another file") from error
     other = [name for name in SAME if before.get(name) != head[name]]
     if other:
         was, now = before.get(other[0]), head[other[0]]
         raise CommandError(
             f"--output: {path} was measured with {other[0]} {was}, this is {now}; name another file"
         )
-    return before, record["rows"]
+    return before, rows
 
 
 def _say(rows: list[dict[str, Any]]) -> None:

@@ -52,6 +52,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
             require(row, {**cell, "sizes": list, **required})
             if row.get("total_ms", 1.0) <= 0:
                 raise ValueError(f"total_ms: expected a number above 0, got {row['total_ms']}")
+            if not all(type(size) is int for size in row["sizes"]):
+                raise ValueError(f"sizes: expected whole numbers, got {row['sizes']}")
     return record["header"], record["rows"]
 
 
