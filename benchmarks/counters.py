@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/counters.py`` on a CUDA device with NVIDIA Nsight Compute (``ncu``) on the
 path; it prints a line for each shape and writes ``benchmarks/records/profile-h200.json``. ``make
-docs`` makes the table of ``docs/kernels.md`` from it. One step of set cross entropy, forward and
+docs`` makes the table of ``docs/lab-book.md`` from it. One step of set cross entropy, forward and
 backward, of each shape; products of float32 may be formed in tf32, and every tile is computed.
 """
 

@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/precision.py`` on a CUDA device; it prints a line for each shape and writes
 the record ``benchmarks/records/precision-h200.json``. ``make docs`` makes the tables of
-``docs/kernels.md`` from it. Forward and backward of set cross entropy, with the gradient to the
+``docs/lab-book.md`` from it. Forward and backward of set cross entropy, with the gradient to the
 logits, as one would write it, compiled, and by the kernels.
 
 Legend: B sets, N outputs and as many targets, F Bernoulli features.

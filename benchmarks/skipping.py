@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/skipping.py`` on a CUDA device; it prints a line for each measurement and
 writes the record ``benchmarks/records/skipping-h200.json``. ``make docs`` makes the table of
-``docs/kernels.md`` from it. Forward and backward of set cross entropy at the shape `wide` run with
+``docs/lab-book.md`` from it. Forward and backward of set cross entropy at the shape `wide` run with
 and without ``skip_negligible``; products of float32 are formed in tf32.
 
 Legend: B sets, N outputs and as many targets, F Bernoulli features.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import pytest
 import torch
 from hypothesis import Phase, settings
 
-from interpreter import patch_language_once
+from interpreter import speed_up
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -28,7 +29,7 @@ torch.set_num_threads(1)
 # Without a GPU the Triton kernels run in Triton's interpreter. Set before anything imports Triton.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
-    patch_language_once()
+    speed_up()
 
 
 @pytest.hookimpl(tryfirst=True)  # before they are selected
@@ -37,6 +38,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """At the end it does: extensions complain of what is left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

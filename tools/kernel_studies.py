@@ -1,12 +1,54 @@
-"""Blocks of docs/kernels.md on single questions, each from a record of its own."""
+"""Blocks of the pages on the kernels on single questions, each from a record of its own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from setwise.report.heatmap import axes_of, said
+from setwise.report.matrix import Compared, compared, shapes_of, summary
 from tools.markdown import markdown, number, ratio, share, wrapped
 
 Record = dict[str, Any]
+
+
+HEAT_MAP = (
+    "![Heat maps: how many times as fast as its fastest rival each loss is, for every family of "
+    "elements and shape](figures/matrix.png)"
+)
+
+
+def matrix(record: Record) -> str:
+    """Every loss beside its fastest rival: ratios, and the times of ours, mode by mode."""
+    header, rows = record["header"], record["rows"]
+    sizes, parts = shapes_of(rows), [HEAT_MAP, ""]
+    for mode, found in compared(rows).items():
+        names, shapes = axes_of(found)
+        lines = [
+            [loss, family, *(_beside(found.get((loss, family, shape))) for shape in shapes)]
+            for loss, family in names
+        ]
+        titles = ["loss", "family", *(f"{shape} ({sizes[shape]})" for shape in shapes)]
+        parts += [
+            f"{mode.capitalize()}:",
+            "",
+            *markdown(titles, lines),
+            "",
+            wrapped(summary(found)),
+        ]
+    versions = f"torch {header['torch']}, Triton {header['triton']}"
+    made = wrapped(
+        f"Measured on {header['hardware']}, {versions}, commit {str(header['commit'])[:12]}, with "
+        f"tf32 allowed: medians of wall time around a step, the device waited for, with contenders "
+        f"taking turns. A cell has the ratio and, in brackets, milliseconds of ours."
+    )
+    return "\n".join([*parts, made])
+
+
+def _beside(one: Compared | None) -> str:
+    """The ratio and the time of ours, or what there is of them."""
+    if one is None or one.ours_ms is None or one.ratio is None:
+        return said(one)
+    return f"{said(one)} ({number(one.ours_ms)})"
 
 
 def designs(tried: Record) -> str:

@@ -1,4 +1,4 @@
-"""Write the numbers and the picture of docs/kernels.md from the benchmark records.
+"""Write the numbers and pictures of docs/kernels.md and docs/lab-book.md from benchmark records.
 
 python -m tools.kernels
 """
@@ -13,7 +13,8 @@ from typing import Any
 from setwise.bench import show
 from setwise.bench.limits import limit_ms
 from setwise.files import atomic_write_text
-from tools.kernel_studies import designs, precision, profile, skipping
+from setwise.report import heatmap
+from tools.kernel_studies import designs, matrix, precision, profile, skipping
 from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
 
 ROOT = Path(__file__).parent.parent
@@ -24,10 +25,16 @@ Row = dict[str, Any]
 
 LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
-PROFILE = "profile-h200.json"
+PROFILE, MATRIX = "profile-h200.json", "matrix-h200.json"
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
+
+NOT_MEASURED = wrapped(
+    f"The matrix is not recorded yet. `setwise bench losses --output benchmarks/records/{MATRIX}` "
+    f"measures it, `make docs` draws it here. Until then the [lab book](lab-book.md#measured) has "
+    f"what was measured of set cross entropy with Bernoulli features."
+)
 
 # The goals that were set before the kernels were written.
 TIMES_COMPILED = {"puzzle": 4, "rules": 4, "blocks": 4, "detr": 4, "shapenet": 8, "mid": 8}
@@ -46,20 +53,40 @@ RESOURCES = ["products", "exponentials", "bytes"]
 
 
 def main() -> None:
-    """Update docs/kernels.md and docs/figures/kernels.png."""
-    page = ROOT / "docs" / "kernels.md"
-    atomic_write_text(page, update(page, RECORDS))
+    """Update both pages, docs/figures/matrix.png and docs/figures/kernels.png."""
+    docs = ROOT / "docs"
+    for name in PAGES:
+        atomic_write_text(docs / name, update(docs / name, RECORDS))
     record = json.loads((RECORDS / LOSSES).read_text())
-    show.draw(record["header"], record["rows"], page.parent / "figures" / "kernels.png")
+    show.draw(record["header"], record["rows"], docs / "figures" / "kernels.png")
+    if (record := measured_matrix(RECORDS)) is not None:
+        heatmap.draw(record["header"], record["rows"], docs / "figures" / "matrix.png")
 
 
 def update(document: Path, records: Path) -> str:
-    """The text of the document with every block made anew from the records in a folder."""
+    """The text of a page with every block made anew from the records in a folder."""
+    return with_blocks(document.read_text(), document.name, PAGES[document.name](records))
+
+
+def guide(records: Path) -> dict[str, str]:
+    """The blocks of docs/kernels.md."""
+    record = measured_matrix(records)
+    return {"matrix": NOT_MEASURED if record is None else matrix(record)}
+
+
+def measured_matrix(records: Path) -> Record | None:
+    """The record of `setwise bench losses`, where there is one."""
+    path = records / MATRIX
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def lab_book(records: Path) -> dict[str, str]:
+    """The blocks of docs/lab-book.md."""
     losses, tried, skipped, precise, profiled = (
         json.loads((records / name).read_text())
         for name in (LOSSES, DESIGNS, SKIPPING, PRECISION, PROFILE)
     )
-    blocks = {
+    return {
         "benchmark": table(losses),
         "bars": bars(losses),
         "bounds": bounds(losses),
@@ -71,7 +98,9 @@ def update(document: Path, records: Path) -> str:
         "precision": precision(precise),
         "profile": profile(profiled),
     }
-    return with_blocks(document.read_text(), document.name, blocks)
+
+
+PAGES = {"kernels.md": guide, "lab-book.md": lab_book}
 
 
 def table(record: Record) -> str:

@@ -38,7 +38,7 @@ def test_the_command_measures_prints_records_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record, plot = tmp_path / "new" / "record.json", tmp_path / "other" / "plot.png"
-    arguments = ["bench", "losses", "--device", "cpu", "--commit", "abc"]
+    arguments = ["bench", "kernels", "--device", "cpu", "--commit", "abc"]
     assert cli.main([*arguments, "--output", str(record), "--plot", str(plot)]) == 0
     written = json.loads(record.read_text())
     assert written["header"]["commit"] == "abc"
@@ -82,7 +82,7 @@ def test_a_stopped_run_leaves_what_it_measured(
 
     monkeypatch.setattr(losses, "_measure_shape", stop_at_the_second)
     record = tmp_path / "record.json"
-    assert cli.main(["bench", "losses", "--device", "cpu", "--output", str(record)]) == 130
+    assert cli.main(["bench", "kernels", "--device", "cpu", "--output", str(record)]) == 130
     assert len(json.loads(record.read_text())["rows"]) == 2
 
 
@@ -114,7 +114,7 @@ def test_contenders_take_turns_while_steps_are_short(monkeypatch: pytest.MonkeyP
 
 
 def test_wrong_options_say_so_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "losses", "--shapes", "nonsense"]) == 2
+    assert cli.main(["bench", "kernels", "--shapes", "nonsense"]) == 2
     message = capsys.readouterr().err
     assert "nonsense" in message
     assert "puzzle" in message

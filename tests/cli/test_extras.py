@@ -26,7 +26,8 @@ for module in pkgutil.walk_packages({package}.__path__, "{package}."):
 OWN = ROOT / "tests" / "extension" / "own_experiment.py"
 USES = {
     # It would measure for minutes; what it needs is imported by what measures and shows.
-    "bench": "import matplotlib, setwise.bench.losses, setwise.bench.show, setwise.cli.bench\n",
+    "bench": "import matplotlib, setwise.bench.matrix, setwise.bench.show, setwise.cli.bench\n"
+    "import setwise.report.heatmap\n",
     "demo": IMPORTED.format(package="setwise.demo"),
     "experiments": COMMAND.format(words=f"train {OWN} --seeds 0 --losses H --tensorboard logs"),
     "metrics": "import setwise\nsetwise.metrics.SetSuccess()\n",

@@ -1,4 +1,4 @@
-"""The numbers of docs/kernels.md are those of the benchmark records, and so is its picture."""
+"""The numbers of the pages on the kernels are those of the benchmark records, as are pictures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ from tools import kernel_studies, kernels
 from pictures import differing_pixels
 from repository import ROOT
 from setwise.bench import limits, show
+from setwise.report import heatmap
 
 RECORDS = ROOT / "benchmarks" / "records"
-PAGE = ROOT / "docs" / "kernels.md"
-PICTURE = ROOT / "docs" / "figures" / "kernels.png"
-BLOCKS = re.findall(r"^<!-- (\w+): begin -->$", PAGE.read_text(), re.MULTILINE)
+PAGE, GUIDE = ROOT / "docs" / "lab-book.md", ROOT / "docs" / "kernels.md"
+PICTURE, HEAT_MAP = (ROOT / "docs" / "figures" / name for name in ("kernels.png", "matrix.png"))
+# Pictures, each with its record and what draws it.
+DRAWN = [pytest.param(PICTURE, kernels.LOSSES, show.draw, id="kernels")]
+if (RECORDS / kernels.MATRIX).exists():
+    DRAWN.append(pytest.param(HEAT_MAP, kernels.MATRIX, heatmap.draw, id="matrix"))
+BLOCKS = [
+    (page, block)
+    for page in (PAGE, GUIDE)
+    for block in re.findall(r"^<!-- (\w+): begin -->$", page.read_text(), re.MULTILINE)
+]
 
 
 def read(name: str) -> dict[str, Any]:
@@ -36,32 +45,34 @@ def with_records(folder: Path, **changed: dict[str, Any]) -> Path:
         "designs": kernels.DESIGNS,
         "skipping": kernels.SKIPPING,
         "profile": kernels.PROFILE,
+        "matrix": kernels.MATRIX,
     }
     for which, record in changed.items():
         (folder / names[which]).write_text(json.dumps(record))
     return folder
 
 
-def test_the_documented_numbers_are_those_of_the_records() -> None:
+@pytest.mark.parametrize("page", [PAGE, GUIDE], ids=lambda page: page.stem)
+def test_the_documented_numbers_are_those_of_the_records(page: Path) -> None:
     """`make docs` writes them."""
-    assert kernels.update(PAGE, RECORDS) == PAGE.read_text()
+    assert kernels.update(page, RECORDS) == page.read_text()
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_number_edited_by_hand_is_noticed(block: str, tmp_path: Path) -> None:
-    before, rest = PAGE.read_text().split(f"<!-- {block}: begin -->\n")
+@pytest.mark.parametrize(("whole", "block"), BLOCKS, ids=[block for _, block in BLOCKS])
+def test_a_number_edited_by_hand_is_noticed(whole: Path, block: str, tmp_path: Path) -> None:
+    before, rest = whole.read_text().split(f"<!-- {block}: begin -->\n")
     numbers = list(re.finditer(r"\d", rest.split(f"<!-- {block}: end -->")[0]))
     assert numbers
     for found in (numbers[0], numbers[-1]):
         other = str((int(found[0]) + 1) % 10)
         edited = rest[: found.start()] + other + rest[found.end() :]
-        page = tmp_path / "page.md"
+        page = tmp_path / whole.name
         page.write_text(f"{before}<!-- {block}: begin -->\n{edited}")
-        assert kernels.update(page, RECORDS) == PAGE.read_text() != page.read_text()
+        assert kernels.update(page, RECORDS) == whole.read_text() != page.read_text()
 
 
 def test_a_page_without_a_block_is_refused(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
+    page = tmp_path / PAGE.name
     page.write_text(PAGE.read_text().replace("<!-- host: begin -->\n", ""))
     with pytest.raises(ValueError, match="has blocks"):
         kernels.update(page, RECORDS)
@@ -148,6 +159,45 @@ def test_another_profile_is_noticed(tmp_path: Path) -> None:
     assert changed != PAGE.read_text()
 
 
+def a_matrix() -> dict[str, Any]:
+    """Two cells, as they may come out."""
+    header = {"hardware": "a card", "torch": "2.11", "triton": "3.6", "commit": "abcdef"}
+    rows = []
+    for family, ours, dense in [("Bernoulli", 1.0, 3.0), ("Gaussian", 2.0, 1.0)]:
+        for impl, ms in [("setwise", ours), ("dense", dense)]:
+            cell = {"loss": "SH", "family": family, "shape": "few", "sizes": [2, 1000, 3]}
+            rows.append({**cell, "impl": impl, "mode": "eager", "total_ms": ms, "peak_mb": 1.0})
+    return {"header": header, "rows": rows}
+
+
+def test_a_matrix_is_written_and_another_is_noticed(tmp_path: Path) -> None:
+    """Whichever time, and whatever it was measured on."""
+    record = a_matrix()
+    text = kernels.update(GUIDE, with_records(tmp_path, matrix=record))
+    assert "| SH | Bernoulli | 3.0 (1.00) |" in text
+    assert "| SH | Gaussian | 0.50 (2.00) |" in text
+    assert "1.22 times as fast" in text
+    assert "in 1 of them below 0.95" in text
+    assert "figures/matrix.png" in text
+    others = [copy.deepcopy(record) for _ in record["rows"]]
+    for row, other in enumerate(others):
+        other["rows"][row]["total_ms"] *= 1.5
+    for what in ("hardware", "torch", "triton", "commit"):
+        others.append(copy.deepcopy(record))
+        others[-1]["header"][what] = "another"
+    for other in others:
+        assert kernels.update(GUIDE, with_records(tmp_path, matrix=other)) != text
+
+
+def test_a_matrix_that_is_not_recorded_is_missed(tmp_path: Path) -> None:
+    with_records(tmp_path)
+    (tmp_path / kernels.MATRIX).unlink(missing_ok=True)
+    text = kernels.update(GUIDE, tmp_path)
+    assert "The matrix is not recorded yet." in text
+    assert "figures/matrix.png" not in text
+    assert HEAT_MAP.exists() == (RECORDS / kernels.MATRIX).exists()
+
+
 @pytest.mark.parametrize(("ratio", "said"), [(4.0, "4.0x: **yes**"), (3.94, "3.9x: no")])
 def test_a_goal_is_reached_or_not(ratio: float, said: str) -> None:
     record = read(kernels.LOSSES)
@@ -174,15 +224,17 @@ def test_the_record_counts_its_limits_as_the_code_does() -> None:
         assert row["limit_fraction"] == pytest.approx(least / row["total_ms"])
 
 
-def test_the_picture_is_of_the_record() -> None:
-    assert PICTURE.stat().st_size < 300_000
-    with Image.open(PICTURE) as picture:
-        assert picture.info["Source"] == show.source(read(kernels.LOSSES)["rows"])
+@pytest.mark.parametrize(("picture", "record", "draw"), DRAWN)
+def test_the_pictures_are_of_the_records(picture: Path, record: str, draw: Any) -> None:
+    assert picture.stat().st_size < 300_000
+    with Image.open(picture) as drawn:
+        assert drawn.info["Source"] == show.source(read(record)["rows"])
 
 
-@pytest.mark.slow  # drawn in two seconds; the first tier looks at what it was drawn from
-def test_the_picture_is_current(tmp_path: Path) -> None:
+@pytest.mark.slow  # drawn in two seconds each; the first tier looks at what they were drawn from
+@pytest.mark.parametrize(("picture", "record", "draw"), DRAWN)
+def test_the_pictures_are_current(picture: Path, record: str, draw: Any, tmp_path: Path) -> None:
     """Drawn from the rows of the record by the code as it is."""
-    record = read(kernels.LOSSES)
-    show.draw(record["header"], record["rows"], tmp_path / "again.png")
-    assert differing_pixels(PICTURE, tmp_path / "again.png") < 0.01, "run make docs"
+    found = read(record)
+    draw(found["header"], found["rows"], tmp_path / "again.png")
+    assert differing_pixels(picture, tmp_path / "again.png") < 0.01, "run make docs"

@@ -14,17 +14,27 @@ import pytest
 pytest.importorskip("triton")
 
 
+# Slow, for compilers are; in parts, so that processes can share them. The first tier interprets.
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parts", "kernels"),
+    [
+        ("bf16x6 tf32", 16),
+        ("float16 others", 18),
+        ("fused clouds", 20),
+        ("assignment matchings", 6),
+    ],
+)
 @pytest.mark.parametrize(("capability", "smem"), [(86, 99), (90, 227)], ids=["RTX 3090", "H200"])
-def test_compiled(capability: int, smem: int, tmp_path: Path) -> None:
+def test_compiled(capability: int, smem: int, parts: str, kernels: int, tmp_path: Path) -> None:
     """Without a device: shared memory suffices, and large products are not added to."""
     script = Path(__file__).parents[1] / "support" / "compile_kernels.py"
     settings = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    command = [sys.executable, str(script), str(capability), str(1024 * smem)]
+    command = [sys.executable, str(script), str(capability), str(1024 * smem), *parts.split()]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
-    assert len(results) == 60
+    assert len(results) == kernels
     for name, shared, apart in results:
         assert shared <= 1024 * smem, name
         # Where there are scores in full precision; the dot's third operand is a constant.

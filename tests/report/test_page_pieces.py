@@ -154,3 +154,35 @@ def test_benchmarks_compare_with_the_fastest_peer(tmp_path: Path) -> None:
     chart = text[text.index("How many times") : text.index("Time over")]
     areas = set(re.findall(r'<path d="[^"]*" fill="(light[^"]*)"', chart))
     assert areas == colours["setwise-x"]
+
+
+def test_the_matrix_is_a_heat_map(tmp_path: Path) -> None:
+    """Ours beside its fastest rival, which is named; colours say who is faster, and how much."""
+
+    def measured(loss: str, impl: str, mode: str, ms: float | None) -> dict[str, Any]:
+        cell = {"loss": loss, "family": "Gaussian", "shape": "few", "sizes": [2, 1000, 3]}
+        outcome = {"error": "out of memory"} if ms is None else {"total_ms": ms, "peak_mb": 1.0}
+        return {**cell, "impl": impl, "mode": mode, **outcome}
+
+    rows = [
+        *(measured("SH", "setwise", "eager", 1.0), measured("SH", "dense", "eager", 7.0)),
+        *(measured("SH", "dense", "compiled", 3.0), measured("SH", "setwise", "graph", 1.0)),
+        *(measured("<A1H>", "setwise", "eager", 8.0), measured("<A1H>", "a & b", "eager", 1.0)),
+        *(measured("H1H", "setwise", "eager", 8.0), measured("H1H", "dense", "eager", None)),
+        *(measured("AH", "setwise", "eager", None), measured("AH", "scipy", "eager", 2.0)),
+    ]
+    record = {"header": {"hardware": "a card", "commit": "abc"}, "rows": rows}
+    (tmp_path / "matrix-x.json").write_text(json.dumps(record))
+    text = benchmarks_section(tmp_path).body
+    cells = re.findall(r'<span class="heat ?([\w-]*)">([^<]*)(?:<small>([^<]*))?', text)
+    assert cells == [
+        ("ahead-2", "3.0", "dense (compiled)"),
+        ("behind-3", "0.12", "a &amp; b"),
+        ("ahead-3", "8.0 ms", "dense: out of memory"),
+        ("", "memory", "out of memory"),
+        ("", "1.0 ms", ""),  # from a graph nobody else was measured
+    ]
+    assert "&lt;A1H&gt;, Gaussian" in text
+    assert "few 2 x 1,000 x 3" in text
+    assert "setwise bench losses --output benchmarks/records/matrix-x.json" in text
+    assert "0.61 times as fast as the fastest rival in the geometric mean of 2 cells" in text

@@ -309,7 +309,7 @@ class TestInTheBrowser:
             ],
             [
                 *("H4", "losses-h200"),
-                "setwise bench losses --output benchmarks/records/losses-h200.json",
+                "setwise bench kernels --output benchmarks/records/losses-h200.json",
                 *("96 measurements", "NVIDIA H200", h200, *measured),
             ],
             [

@@ -1,7 +1,8 @@
 """Compiles kernels as they are planned, for a device that need not be there; tells what came out.
 
 A program of its own, because in a test without a GPU the kernels are made for the interpreter.
-Arguments: compute capability, and shared memory of the device. The last line is JSON.
+Arguments: compute capability, shared memory of the device, and a part of `PARTS`; without, all of
+them. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,16 +42,24 @@ N = 4096
 POINTERS = {"bf16x6": "*bf16", "float16": "*fp16", "tf32": "*fp32"}
 # What arguments are; else arrays of float32 and, in small letters, integers.
 TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "INDEX": "*i64"}
-TYPES |= {"TARGET_VALID": "*u8", "NEAREST": "*i64"}
-TYPES |= {"factor": "fp32", "t": "fp32", "M": "i32", "N": "i32"}
-TYPES |= {"START": "*i64", "ORDER": "*i64", "Q_ORDER": "*i64", "K_ORDER": "*i64", "CODE": "*i64"}
-TYPES |= {"KEPT": "*i32", "cut": "fp32"}
-TYPES |= {"factor": "fp32", "M": "i32", "N": "i32", "S": "i32", "L": "i32"}
-TYPES |= {"SHORT": "*u8", "LONG": "*u8", "MATCHING": "*i64", "NUMBERS": "*fp64", "STATE": "*i32"}
 TYPES |= {"factor": "fp32", "B": "i32", "M": "i32", "N": "i32"}
-TYPES |= dict.fromkeys(("ROWS", "COLUMNS", "SETTLED"), "*u8")
-TYPES |= dict.fromkeys(("ORDER", "START", "ARRIVED"), "*i32")
-TYPES |= dict.fromkeys(("quiet", "t", "share", "r", "certain"), "fp32")
+# And in some parts.
+OF_PART: dict[str, dict[str, str]] = {
+    "fused": {"TARGET_VALID": "*u8", "NEAREST": "*i64", "t": "fp32"},
+    "clouds": {
+        **dict.fromkeys(("START", "ORDER", "Q_ORDER", "K_ORDER", "CODE"), "*i64"),
+        **{"KEPT": "*i32", "cut": "fp32"},
+    },
+    "assignment": {
+        **{"SHORT": "*u8", "LONG": "*u8", "MATCHING": "*i64", "NUMBERS": "*fp64"},
+        **{"STATE": "*i32", "S": "i32", "L": "i32"},
+    },
+    "matchings": {
+        **dict.fromkeys(("ROWS", "COLUMNS", "SETTLED"), "*u8"),
+        **dict.fromkeys(("ORDER", "START", "ARRIVED"), "*i32"),
+        **dict.fromkeys(("quiet", "t", "share", "r", "certain"), "fp32"),
+    },
+}
 
 
 class Planned:
@@ -59,9 +69,10 @@ class Planned:
         self.kernel, self.constants = kernel, constants
         self.options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
 
-    def compiled(self, capability: int, elements: str) -> Any:
+    def compiled(self, capability: int, elements: str, part: str) -> Any:
         """With elements, and weights, of that type."""
-        types = TYPES | dict.fromkeys(("A", "C", "C_T", "P", "Q", "K"), elements)
+        types = TYPES | OF_PART.get(part, {})
+        types |= dict.fromkeys(("A", "C", "C_T", "P", "Q", "K"), elements)
         names = self.kernel.arg_names
         given = [name for name in names if name not in self.constants]
         assert given == names[: len(given)]
@@ -179,44 +190,64 @@ def matching() -> Iterator[tuple[str, Planned]]:
     yield "numbers", Planned(tilting.halve, {"BLOCK": tilting.MAX_BLOCK}, 4, 1)
 
 
-def main() -> None:
-    capability, smem = map(int, sys.argv[1:])
-    plans.launcher = fused_plans.launcher = Planned
-    plans.shared_memory = tiles.shared_memory = lambda device: smem
-    results = []
-    for kind, F, rows_are_keys, listed in (
-        ("bf16x6", 64, True, False),
-        ("bf16x6", 256, False, True),
-        ("bf16x6", 1000, True, True),
-        ("float16", 92, True, False),
-        ("float16", 92, False, True),
-        ("float16", 256, True, False),
-        ("float16", 1000, True, True),
-        ("tf32", 256, False, False),
-        ("tf32", 1000, False, True),
-        ("tf32", 4, True, False),
-    ):
-        precision = "float32" if kind == "bf16x6" else "tf32"
-        dtype = torch.float16 if kind == "float16" else torch.float32
+# Elements and what they are multiplied as: features, gradients to keys, only tiles that are listed.
+PRODUCTS = {
+    "bf16x6": [(64, True, False), (256, False, True), (1000, True, True)],
+    "float16": [(92, True, False), (92, False, True), (256, True, False), (1000, True, True)],
+    "tf32": [(256, False, False), (1000, False, True), (4, True, False)],
+}
+
+
+def products(kind: str) -> Iterator[tuple[str, Planned, str]]:
+    """The launches for elements of a kind that are multiplied, and what their arrays hold."""
+    precision = "float32" if kind == "bf16x6" else "tf32"
+    dtype = torch.float16 if kind == "float16" else torch.float32
+    for F, rows_are_keys, listed in PRODUCTS[kind]:
         for name, launch in launches(precision, F, dtype, rows_are_keys, listed):
-            kernel = launch.compiled(capability, POINTERS[kind])
-            results.append([f"{name}, {kind}, {F} features", *told(kernel)])
+            yield f"{name}, {kind}, {F} features", launch, POINTERS[kind]
+
+
+def others() -> Iterator[tuple[str, Planned, str]]:
+    """Elements that are compared, and small sets."""
     for name, launch in comparing():
-        results.append([f"compared, {name}", *told(launch.compiled(capability, "*fp32"))])
-    for name, launch in fused():
-        elements = POINTERS["bf16x6" if "bf16x6" in name else "tf32"]
-        results.append([f"fused, {name}", *told(launch.compiled(capability, elements))])
-    for name, launch in searching():
-        results.append([f"clouds, {name}", *told(launch.compiled(capability, "*fp32"))])
-    for name, launch in assigning():
-        results.append([f"assignment, {name}", *told(launch.compiled(capability, "*fp32"))])
-    for name, launch in matching():
-        results.append([f"matchings, {name}", *told(launch.compiled(capability, "*fp32"))])
+        yield f"compared, {name}", launch, "*fp32"
     for kind, precision in (("bf16x6", "float32"), ("float16", "tf32")):
         options = (True, True, True, True, precision)
         small = planned(plans.small_set_cross_entropy, 8, 64, 64, 128, *options)
-        kernel = small.launch.compiled(capability, "*fp32")
-        results.append([f"small sets, {kind}", *told(kernel)])
+        yield f"small sets, {kind}", small.launch, "*fp32"
+
+
+def fused_losses() -> Iterator[tuple[str, Planned, str]]:
+    for name, launch in fused():
+        elements = POINTERS["bf16x6" if "bf16x6" in name else "tf32"]
+        yield f"fused, {name}", launch, elements
+
+
+def of_floats(
+    part: str, launches: Callable[[], Iterator[tuple[str, Planned]]]
+) -> Iterator[tuple[str, Planned, str]]:
+    for name, launch in launches():
+        yield f"{part}, {name}", launch, "*fp32"
+
+
+PARTS: dict[str, Callable[[], Iterator[tuple[str, Planned, str]]]] = {
+    **{kind: partial(products, kind) for kind in PRODUCTS},
+    "others": others,
+    "fused": fused_losses,
+    "clouds": partial(of_floats, "clouds", searching),
+    "assignment": partial(of_floats, "assignment", assigning),
+    "matchings": partial(of_floats, "matchings", matching),
+}
+
+
+def main() -> None:
+    capability, smem = map(int, sys.argv[1:3])
+    plans.launcher = fused_plans.launcher = Planned
+    plans.shared_memory = tiles.shared_memory = lambda device: smem
+    results = []
+    for part in sys.argv[3:] or PARTS:
+        for name, launch, elements in PARTS[part]():
+            results.append([name, *told(launch.compiled(capability, elements, part))])
     print(json.dumps(results))
 
 

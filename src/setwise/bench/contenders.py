@@ -62,7 +62,7 @@ def available(device: str) -> list[Contender]:
             ),
         ]
         if find_spec("cut_cross_entropy"):
-            contenders.append(_cut_cross_entropy())
+            contenders.append(cut_cross_entropy())
     else:
         contenders += [
             Contender("setwise", sw.set_cross_entropy),
@@ -77,7 +77,7 @@ def _chunked(logits: Tensor, target: Tensor) -> Tensor:
     return sw.set_cross_entropy(logits, target, impl="chunked")
 
 
-def _cut_cross_entropy() -> Contender:
+def cut_cross_entropy() -> Contender:
     """Cut Cross Entropy (Wijmans et al., 2024), whose logsumexp is ours up to a term per target.
 
     It has no bias and wants features in multiples of 16: the bias goes in as one more feature. It

@@ -1,4 +1,4 @@
-"""``setwise bench losses``: the losses on this machine, beside their peers."""
+"""``setwise bench``: what this machine makes of the losses, and of the kernels in depth."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from setwise.cli import matrix
 from setwise.cli.errors import CommandError
 from setwise.cli.options import device_named, require_place
 from setwise.files import atomic_write_text
@@ -19,26 +20,27 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "bench", help="measure this machine", description="Measures the library on this machine."
     )
     subjects = bench.add_subparsers(dest="subject", required=True)
-    losses = subjects.add_parser(
-        "losses",
-        help="set cross entropy beside dense PyTorch, torch.compile and fused peers",
-        description="Measures time and memory of set cross entropy, forward and backward, beside "
-        "its peers and the limits of the device. All shapes take minutes.",
+    matrix.register(subjects)
+    kernels = subjects.add_parser(
+        "kernels",
+        help="set cross entropy beside fused peers and the limits of the device",
+        description="Measures time and memory of set cross entropy, forward and backward, in more "
+        "shapes and types, beside its peers and the limits of the device. All shapes take minutes.",
     )
-    losses.add_argument(
+    kernels.add_argument(
         "--device",
         choices=["auto", "cpu", "cuda"],
         default="auto",
         help="default: cuda if there is one",
     )
-    losses.add_argument("--shapes", nargs="*", default=[], help="names of shapes; default: all")
-    losses.add_argument("--output", type=Path, help="write the record, JSON, to this file")
-    losses.add_argument("--plot", type=Path, help="draw the record to this PNG")
-    losses.add_argument("--commit", help="recorded in the header; default: asked of git")
-    losses.set_defaults(run=_bench_losses, extra="bench")
+    kernels.add_argument("--shapes", nargs="*", default=[], help="names of shapes; default: all")
+    kernels.add_argument("--output", type=Path, help="write the record, JSON, to this file")
+    kernels.add_argument("--plot", type=Path, help="draw the record to this PNG")
+    kernels.add_argument("--commit", help="recorded in the header; default: asked of git")
+    kernels.set_defaults(run=_bench_kernels, extra="bench")
 
 
-def _bench_losses(options: argparse.Namespace) -> int:
+def _bench_kernels(options: argparse.Namespace) -> int:
     from setwise.bench import show
 
     if options.plot:

@@ -1,4 +1,4 @@
-"""The losses beside their peers, from records of ``setwise bench losses``: time and memory."""
+"""The losses beside their peers, from records of ``setwise bench``: time and memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from setwise.outside import read_json
 from setwise.report.page.colours import PALETTE
 from setwise.report.page.markup import piece
+from setwise.report.page.matrix import matrix_record
 from setwise.report.page.pieces import (
     Curve,
     Markup,
@@ -28,7 +29,7 @@ from setwise.report.records import NUMBER, require
 Row = dict[str, Any]
 
 COMMANDS = {"losses-cpu.json": "python benchmarks/losses_cpu.py"}
-BENCH = "setwise bench losses --output benchmarks/records/{name}"
+BENCH = "setwise bench kernels --output benchmarks/records/{name}"
 SWEEP = "sweep"
 # Fields of a time, and what to say of it.
 _CLOCKS = {"total_ms": "", "graph_ms": ", in CUDA graphs"}
@@ -44,7 +45,10 @@ CONTENDERS = (
 
 def benchmarks_section(folder: Path) -> Section:
     """Every record of the losses in a folder, or how to have one."""
-    parts = [paragraph("Set cross entropy, forward and backward, beside other ways to compute it.")]
+    parts = [matrix_record(path) for path in sorted(folder.glob("matrix-*.json"))]
+    parts.append(
+        paragraph("Set cross entropy, forward and backward, beside other ways to compute it.")
+    )
     found = sorted(folder.glob("losses-*.json"), key=lambda path: (path.name in COMMANDS, path))
     if found:
         parts += [paragraph(CONTENDERS, kind="note"), *map(_record, found)]

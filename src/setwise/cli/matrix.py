@@ -1,0 +1,119 @@
+"""``setwise bench losses``: every loss on this machine, beside its rivals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from setwise.cli.errors import CommandError
+from setwise.cli.options import device_named, positive, require_place
+from setwise.files import atomic_write_text
+
+# What must not differ between the rows of one record.
+SAME = ("commit", "setwise", "torch", "triton", "hardware")
+
+
+def register(subjects: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subject to those of ``setwise bench``."""
+    losses = subjects.add_parser(
+        "losses",
+        help="every loss, family of elements and shape, beside dense PyTorch and libraries",
+        description="Measures time and memory of every loss for every family of elements, forward "
+        "and backward, eager, inside torch.compile and from CUDA graphs, beside the same in plain "
+        "PyTorch and whichever libraries are installed. All of it takes many minutes; stopped, the "
+        "same command goes on.",
+    )
+    losses.add_argument(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+        help="default: cuda if there is one",
+    )
+    losses.add_argument("--quick", action="store_true", help="tiny sets, to see it work")
+    for what in ("losses", "families", "shapes", "modes"):
+        losses.add_argument(f"--{what}", nargs="*", default=[], help="some of them; default: all")
+    losses.add_argument(
+        "--budget", type=positive, metavar="SECONDS", help="begin nothing after so long"
+    )
+    losses.add_argument(
+        "--output", type=Path, help="the record, JSON; what is in it already is not measured again"
+    )
+    losses.add_argument("--plot", type=Path, help="draw the record as heat maps, to this PNG")
+    losses.add_argument("--commit", help="recorded in the header; default: asked of git")
+    losses.set_defaults(run=_run, extra="bench")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from setwise.bench.cells import FAMILIES, LOSSES, QUICK, SHAPES, cells
+    from setwise.bench.losses import CPU_SCORES
+    from setwise.bench.matrix import header, key, measure
+    from setwise.bench.rivals import MODES
+    from setwise.report import heatmap
+
+    if options.plot:
+        import matplotlib  # noqa: F401  found missing now, not after minutes of measuring
+
+        if options.plot.suffix.lower() != ".png":
+            raise CommandError(
+                f"--plot: expected a name that ends in .png, got {options.plot.name}"
+            )
+    shapes = QUICK if options.quick else SHAPES
+    known: dict[str, Iterable[str]] = {
+        "losses": LOSSES, "families": FAMILIES, "shapes": shapes, "modes": MODES,
+    }  # fmt: skip
+    for name, names in known.items():
+        unknown = sorted(set(getattr(options, name)) - set(names))
+        if unknown:
+            raise CommandError(f"--{name}: unknown {', '.join(unknown)}; known: {', '.join(names)}")
+    for name in ("output", "plot"):
+        path = getattr(options, name)
+        if path is not None:
+            require_place(f"--{name}", path)
+    device = device_named(options.device)
+    chosen = {name: shapes[name] for name in options.shapes or shapes}
+    if device == "cpu":  # which would need hours for the largest
+        chosen = {name: (B, N, F) for name, (B, N, F) in chosen.items() if B * N * N <= CPU_SCORES}
+    head, rows = _begun(options.output, header(device, options.commit))
+    asked = list(cells(chosen, options.losses, options.families))
+    done = {key(row) for row in rows}
+    for found in measure(device, asked, options.modes, done, options.budget):
+        rows += found
+        _say(found)
+        if options.output:
+            text = json.dumps({"header": head, "rows": rows}, indent=1)
+            atomic_write_text(options.output, text + "\n")
+    heatmap.print_table(head, rows)
+    if options.plot:
+        heatmap.draw(head, rows, options.plot)
+    return 0
+
+
+def _begun(path: Path | None, head: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What a record holds already; it must be of the same code on the same machine."""
+    if path is None or not path.exists():
+        return head, []
+    from setwise.report.matrix import read
+
+    try:
+        before, rows = read(path)
+    except ValueError as error:
+        raise CommandError(f"--output: {error}; name another file") from error
+    other = [name for name in SAME if before.get(name) != head[name]]
+    if other:
+        was, now = before.get(other[0]), head[other[0]]
+        raise CommandError(
+            f"--output: {path} was measured with {other[0]} {was}, this is {now}; name another file"
+        )
+    return before, rows
+
+
+def _say(rows: list[dict[str, Any]]) -> None:
+    """One line for each measurement: the whole takes minutes."""
+    for row in rows:
+        outcome = row.get("error") or f"{row['total_ms']:.3f} ms"
+        cell = f"{row['shape']:>10} {row['family']:<11} {row['loss']:<17}"
+        print(f"{cell} {row['impl']:<10} {row['mode']:<14} {outcome}", file=sys.stderr, flush=True)
