@@ -20,8 +20,8 @@ from setwise.models.deep_sets import check_booleans, check_floats, check_size
 class Attention(nn.Module):
     """``queries + attention(norm(queries), norm(memory))``: [*, N, D] -> [*, N, D].
 
-    Elements of the memory where ``valid`` [*, T] is False are not seen; of an empty memory nothing
-    is added but a constant.
+    Elements of the memory where ``valid`` [*, T] is False are not seen; where all are, what is
+    added is the same whatever they hold, as long as they are zeros.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -45,7 +45,8 @@ class Attention(nn.Module):
 
 def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> Tensor:
     """PyTorch's attention of queries [*, N, D] to T elements; ``valid`` [*, T] may be broadcast."""
-    seen = None if valid is None else valid.unsqueeze(-2)
+    # Where all are hidden, all are seen, as zeros by then: not every kernel can look at nothing.
+    seen = None if valid is None else (valid | ~valid.any(-1, keepdim=True)).unsqueeze(-2)
     if query.device.type == "cpu" and torch._C._are_functorch_transforms_active():
         # The fused kernel of the CPU cannot be mapped over an ensemble.
         with sdpa_kernel(SDPBackend.MATH):

@@ -32,8 +32,8 @@ class SetPredictor(nn.Module):
     - sets: `SetTransformerEncoder` with ``seeds``, or `DeepSetsEncoder` before a `SetDecoder`.
 
     The decoder gives elements [B, N, ``decoder.features``] for a last linear layer: `QueryDecoder`,
-    `SlotAttention`, `ImplicitDecoder`, `PointingDecoder`, `SetDecoder`, or one of your own. Train
-    it with any loss that takes ``presence``.
+    `RegionDecoder`, `SlotAttention`, `ImplicitDecoder`, `PointingDecoder`, `SetDecoder`, or one of
+    your own. Train it with any loss that takes ``presence``.
 
     >>> import torch
     >>> import setwise as sw
