@@ -21,6 +21,7 @@ from setwise.experiments.tasks import (
     FactsData,
     PuzzleData,
     RulesData,
+    SpritesData,
     WorldData,
 )
 from setwise.planning.learned import choose_network, open_space
@@ -35,6 +36,7 @@ WORLD_KINDS: dict[DataConfig, str | None] = {
     BlocksData(): "blocksworld",
     RulesData(): None,
     FACTS: None,
+    SpritesData(): None,
     SMALL: "puzzle",
     replace(SMALL, of="chess"): "chess",  # known or not: nothing is loaded
 }

@@ -229,23 +229,32 @@ def test_class_of_the_cardinality_error() -> None:
 
 def _worker(rank: int, store: str, results: Any) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    metric = metrics.SetSuccess()
+    pooled, each = (metrics.AveragePrecision(definition=d) for d in ("dataset", "picture"))
+    success = metrics.SetSuccess()
     for z, x in _batches()[rank::2]:
-        metric.update(z, x)
-    results[rank] = metric.compute().item()
+        success.update(z, x)
+        for metric in (pooled, each):
+            metric.update(z, x, presence=z.sum(-1))
+    found = [metric.compute().item() for metric in (success, pooled, each)]
+    results[rank] = found
     dist.destroy_process_group()
 
 
 # Slow: three processes start. The tests above add up batches in one.
 @pytest.mark.slow
 def test_classes_reduce_over_processes(tmp_path: Path) -> None:
-    """Two processes with sets of their own both arrive at the mean over all sets."""
+    """Two processes with sets of their own both arrive at the number for all sets."""
     with mp.Manager() as manager:
         results = manager.dict()
         mp.spawn(_worker, args=(str(tmp_path / "store"), results), nprocs=2)
         every_z, every_x = (torch.cat(parts) for parts in zip(*_batches(), strict=True))
-        expected = metrics.set_success(every_z, every_x).item()
-        assert 0 < expected < 1
+        ranked = {"presence": every_z.sum(-1)}
+        expected = [
+            metrics.set_success(every_z, every_x).item(),
+            metrics.average_precision(every_z, every_x, **ranked).item(),
+            metrics.average_precision(every_z, every_x, definition="picture", **ranked).item(),
+        ]
+        assert all(0 < number < 1 for number in expected)
         assert dict(results) == {0: pytest.approx(expected), 1: pytest.approx(expected)}
 
 

@@ -171,11 +171,12 @@ def member_losses(
     targets: Tensor,
     features: Features,
     loss_temperature: float | Tensor = 1.0,
+    presence: bool = False,
 ) -> Tensor:
     """The mean loss [K] of each member over its batch; neighbours share the call of a loss.
 
-    ``loss_temperature`` is for losses that have a temperature. The loss is NaN for a member that
-    has diverged, and the others go on.
+    ``loss_temperature`` is for losses that have a temperature, ``presence`` as of a `Task`. The
+    loss is NaN for a member that has diverged, and the others go on.
     """
     logits, finite = finite_sets(logits)
     parts = []
@@ -185,6 +186,9 @@ def member_losses(
         z, x = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
         loss = LOSSES[name]
         options = {"temperature": loss_temperature} if "temperature" in loss.options else {}
+        if presence:
+            options |= {"presence": z[..., -1], "target_valid": x[..., -1] > 0.5}
+            z, x = z[..., :-1], x[..., :-1]
         per_set = loss.function(z, x, features, reduction="none", **options)
         parts.append(per_set.unflatten(0, (end - start, -1)))
         start = end

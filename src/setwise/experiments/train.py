@@ -238,7 +238,10 @@ class Training:
         # A number where it stays the same: that has the faster kernels.
         annealed = self._schedule.loss_temperature != 1
         temperature = self._loss_temperature if annealed else 1.0
-        return member_losses(self._names, logits, targets, self.task.features, temperature)
+        task = self.task
+        return member_losses(
+            self._names, logits, targets, task.features, temperature, task.presence
+        )
 
     def _measured_for(self, metric: str | None) -> str:
         """Which of the measure's numbers is compared; one that there is not is told now."""

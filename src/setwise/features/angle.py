@@ -72,6 +72,10 @@ class Angle(Family):
         """The shorter way round may be as long as the tolerance."""
         return ~(_distance(target, answer).amax(-1) <= tolerance)
 
+    def distance(self, target: Tensor, answer: Tensor) -> Tensor:
+        """By the shorter ways round."""
+        return _distance(target, answer).norm(dim=-1)
+
     def error(self, target: Tensor, answer: Tensor) -> Tensor:
         """The shorter ways round, in units of ``1 / sqrt(concentration)``."""
         return _distance(target, answer).sum(-1) * math.sqrt(self.concentration)

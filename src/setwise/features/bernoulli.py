@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from setwise.features.family import RARE, Family, clamp_with_gradient, device_of
+from setwise.features.family import RARE, Family, clamp_with_gradient, device_of, no_distance
 
 # log(1 + e^z) equals z to the last bit of a double beyond this point.
 _SOFTPLUS_IS_IDENTITY = 40.0
@@ -58,6 +58,9 @@ class Bernoulli(Family):
     def differ(self, target: Tensor, answer: Tensor, tolerance: float) -> Tensor:
         """Whatever the tolerance: a bit is right or wrong."""
         return binary_distance(target, answer) > 0
+
+    def distance(self, target: Tensor, answer: Tensor) -> Tensor:
+        return no_distance(target, answer)
 
     def error(self, target: Tensor, answer: Tensor) -> Tensor:
         return binary_distance(target, answer)

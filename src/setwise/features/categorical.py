@@ -12,7 +12,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from setwise.features.bernoulli import binary_distance
-from setwise.features.family import RARE, Family, Scoring, clamp_with_gradient, device_of
+from setwise.features.family import (
+    RARE,
+    Family,
+    Scoring,
+    clamp_with_gradient,
+    device_of,
+    no_distance,
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,9 @@ class Categorical(Family):
     def differ(self, target: Tensor, answer: Tensor, tolerance: float) -> Tensor:
         """Whatever the tolerance: a class is right or wrong."""
         return binary_distance(target, answer) > 0
+
+    def distance(self, target: Tensor, answer: Tensor) -> Tensor:
+        return no_distance(target, answer)
 
     def error(self, target: Tensor, answer: Tensor) -> Tensor:
         return binary_distance(target, answer) / 2  # a wrong class is off in two places

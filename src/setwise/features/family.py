@@ -42,9 +42,9 @@ class Family(ABC):
     - :attr:`curvature`, if the cost is the square of a difference: it is then computed as one.
 
     Everything else has a default that suits real features and is there to be replaced: features
-    that are discrete define :meth:`discretise`, :meth:`differ` and :meth:`error`. Zero must be an
-    allowed output, and ``blank`` an allowed target: elements that a mask hides hold them. A family
-    with settings of its own is a frozen dataclass as well.
+    that are discrete define :meth:`discretise`, :meth:`differ`, :meth:`distance` and
+    :meth:`error`. Zero must be an allowed output, and ``blank`` an allowed target: elements that a
+    mask hides hold them. A family with settings of its own is a frozen dataclass as well.
 
     Args:
         width: how many features.
@@ -195,6 +195,13 @@ class Family(ABC):
         apart = torch.cdist(target, answer, p=math.inf) > tolerance
         return apart | answer.isnan().any(-1).unsqueeze(-2)  # the greatest distance ignores NaN
 
+    def distance(self, target: Tensor, answer: Tensor) -> Tensor:
+        """How far apart they are, by Euclid's measure: [*, M, w], [*, N, w] -> [*, M, N].
+
+        Zero for features to which `differ` grants no tolerance: they are right or wrong.
+        """
+        return torch.cdist(target, answer, compute_mode="donot_use_mm_for_euclid_dist")
+
     def error(self, target: Tensor, answer: Tensor) -> Tensor:
         """The sum of their errors over all `questions`: [*, M, w], [*, N, w] -> [*, M, N]."""
         return torch.cdist(target, answer, p=1.0)
@@ -214,6 +221,11 @@ class Family(ABC):
     def dummies(self, digits: Tensor) -> Tensor:
         """Targets that spell the digits: integers [K, len(dummy_digits)] -> [K, w]."""
         return torch.full((len(digits), self.width), self.blank)
+
+
+def no_distance(target: Tensor, answer: Tensor) -> Tensor:
+    """`Family.distance` of discrete features: zeros [*, M, N]."""
+    return target.new_zeros(*target.shape[:-1], answer.shape[-2])
 
 
 def clamp_with_gradient(tensor: Tensor, low: float, high: float = math.inf) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from setwise.features.family import RARE, Family, clamp_with_gradient, device_of
+from setwise.features.family import RARE, Family, clamp_with_gradient, device_of, no_distance
 
 # Beyond this log rate, which no count reaches, the rate goes on along its tangent: it stays finite.
 _LARGEST = 30.0
@@ -64,6 +64,9 @@ class Poisson(Family):
     def differ(self, target: Tensor, answer: Tensor, tolerance: float) -> Tensor:
         """Whatever the tolerance: a count is right or wrong."""
         return super().differ(target, answer, 0.0)
+
+    def distance(self, target: Tensor, answer: Tensor) -> Tensor:
+        return no_distance(target, answer)
 
     @property
     def dummy_digits(self) -> tuple[int, ...]:

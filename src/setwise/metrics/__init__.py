@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from setwise.metrics.cardinality import cardinality_error
 from setwise.metrics.matching import matched_error, multiset_equality
+from setwise.metrics.precision import average_precision
 from setwise.metrics.presence import expected_size, present
 from setwise.metrics.success import set_success
 
 if TYPE_CHECKING:
+    from setwise.metrics.classes import AveragePrecision as AveragePrecision
     from setwise.metrics.classes import CardinalityError as CardinalityError
     from setwise.metrics.classes import MatchedError as MatchedError
     from setwise.metrics.classes import MultisetEquality as MultisetEquality
     from setwise.metrics.classes import SetSuccess as SetSuccess
 
 __all__ = [
+    "average_precision",
     "cardinality_error",
     "expected_size",
     "matched_error",
@@ -27,7 +30,13 @@ __all__ = [
     "set_success",
 ]
 
-_CLASSES = ("CardinalityError", "MatchedError", "MultisetEquality", "SetSuccess")
+_CLASSES = (
+    "AveragePrecision",
+    "CardinalityError",
+    "MatchedError",
+    "MultisetEquality",
+    "SetSuccess",
+)
 
 
 def __dir__() -> list[str]:

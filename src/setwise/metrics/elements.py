@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from setwise.arguments import check_call, check_presence
+from setwise.arguments import Sets, check_call, check_presence
 from setwise.features import Family, Features
 from setwise.kernels.autocast import no_autocast
 from setwise.metrics.presence import present
@@ -47,10 +47,16 @@ def prepare(
     if not 0 <= tolerance < math.inf:
         raise ValueError(f"tolerance: must be finite and not negative, got {tolerance!r}")
     sets = check_call(input, target, features, input_valid, target_valid, None, reduction)
-    target_mask, output_mask = sets.masks()
+    elements = elements_of(sets)
     logits = check_presence(presence, input, sets)
-    if logits is not None:
-        output_mask = output_mask & present(logits, threshold)
+    if logits is None:
+        return elements
+    return replace(elements, output_valid=elements.output_valid & present(logits, threshold))
+
+
+def elements_of(sets: Sets) -> Elements:
+    """The discretised outputs of a checked call."""
+    target_mask, output_mask = sets.masks()
     return Elements(
         lead=sets.lead,
         features=sets.features,
@@ -77,6 +83,16 @@ def error(elements: Elements) -> Tensor:
         parts = [block.error(x, y) for block, x, y in _blocks(elements)]
     questions = sum(block.questions for block in elements.features.blocks)
     return torch.stack(parts).sum(dim=0) / questions
+
+
+def distance(elements: Elements) -> Tensor:
+    """How far each pair [B, M, N] is apart in its continuous features, by Euclid's measure.
+
+    Infinity where any other feature differs.
+    """
+    with no_autocast(elements.targets):
+        parts = [block.distance(x, y).square() for block, x, y in _blocks(elements)]
+    return torch.stack(parts).sum(dim=0).sqrt().masked_fill(differ(elements, math.inf), math.inf)
 
 
 def _blocks(elements: Elements) -> Iterator[tuple[Family, Tensor, Tensor]]:

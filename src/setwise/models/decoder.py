@@ -64,5 +64,6 @@ class SetDecoder(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         check_floats("input", input, "[*, inputs]", 1, self.inputs)
         lead = input.shape[:-1]
-        flat = input.reshape(lead.numel(), self.inputs)  # BatchNorm1d wants [B, width]
+        # BatchNorm1d wants [B, width]. To export, B as a number would be a constant.
+        flat = input.reshape(-1, self.inputs)
         return self.output(self.hidden(flat)).reshape(*lead, self.size, self.features)

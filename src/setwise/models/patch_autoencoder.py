@@ -72,7 +72,7 @@ class PatchAutoencoder(nn.Module):
                 f"patches: expected shape [*, 3, {SIDE}, {SIDE}], got {tuple(patches.shape)}"
             )
         lead = patches.shape[:-3]
-        flat = patches.reshape(lead.numel(), 3, SIDE, SIDE)
+        flat = patches.reshape(-1, 3, SIDE, SIDE)
         if self.training and self.noise:
             flat = flat + self.noise * torch.randn_like(flat)
         return self.encoder(flat).reshape(*lead, self.features)
@@ -81,7 +81,7 @@ class PatchAutoencoder(nn.Module):
         """[*, V] -> [*, 3, 32, 32]."""
         check_floats("features", features, "[*, features]", 1, self.features)
         lead = features.shape[:-1]
-        code = features.reshape(lead.numel(), self.channels, CODE_SIDE, CODE_SIDE)
+        code = features.reshape(-1, self.channels, CODE_SIDE, CODE_SIDE)
         return self.decoder(code).reshape(*lead, 3, SIDE, SIDE)
 
 

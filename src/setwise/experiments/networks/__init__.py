@@ -2,6 +2,14 @@
 
 from setwise.experiments.networks.autoencoder import Autoencoder
 from setwise.experiments.networks.network import NETWORKS, NetworkConfig
+from setwise.experiments.networks.predictor import Predictor
 from setwise.experiments.networks.rule_learner import EquivariantLearner, RuleLearner
 
-__all__ = ["NETWORKS", "Autoencoder", "EquivariantLearner", "NetworkConfig", "RuleLearner"]
+__all__ = [
+    "NETWORKS",
+    "Autoencoder",
+    "EquivariantLearner",
+    "NetworkConfig",
+    "Predictor",
+    "RuleLearner",
+]

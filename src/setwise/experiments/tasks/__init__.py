@@ -3,6 +3,7 @@
 from setwise.experiments.tasks.blocks import BlocksData
 from setwise.experiments.tasks.puzzle import PuzzleData
 from setwise.experiments.tasks.rules import FactsData, RulesData
+from setwise.experiments.tasks.sprites import SpritesData
 from setwise.experiments.tasks.task import DATA, TASKS, DataConfig, Task
 from setwise.experiments.tasks.world import WorldData
 
@@ -14,6 +15,7 @@ __all__ = [
     "FactsData",
     "PuzzleData",
     "RulesData",
+    "SpritesData",
     "Task",
     "WorldData",
 ]

@@ -43,6 +43,9 @@ class Task:
     elements: Tensor | None = None
     # How outputs are judged.
     measure: Measure = SetSuccess()  # noqa: RUF009  it has no state
+    # Whether outputs say that they exist. One number more follows the features: of targets 1 for a
+    # real element and 0 for filling, of outputs the logit of their presence.
+    presence: bool = False
 
     @property
     def reads_sets(self) -> bool:

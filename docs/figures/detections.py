@@ -1,0 +1,134 @@
+"""Draw the picture of docs/pictures.md from results/detect/detections.json; --train records anew.
+
+Above what the network of examples/detect.py saw, below what it put out, for the first pictures that
+came out right and the first that did not. A wrong output has a red ring, and an object that no
+output found a yellow one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import runpy
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image, ImageDraw
+from torch import Tensor
+
+import setwise as sw
+from setwise.data.sprites import COLOURS, SHAPES, SIZES, SPRITE, draw_sprites, sprites
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+RECORD = ROOT / "results" / "detect" / "detections.json"
+FIGURE = "detections.png"
+NAMES = (SHAPES, tuple(COLOURS), tuple(SIZES))
+WITHIN = 0.1
+EACH = 5  # pictures that are right, and as many that are not
+SIDE, GAP = 128, 6  # pixels of a picture in the figure, and between two
+RED, YELLOW = (255, 60, 60), (255, 220, 60)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the figure beside this file."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--train", action="store_true", help="train and record first")
+    if parser.parse_args(arguments).train:
+        RECORD.parent.mkdir(exist_ok=True)
+        RECORD.write_text(json.dumps(record(), indent=1) + "\n")
+    draw(HERE / FIGURE)
+
+
+@torch.no_grad()
+def record() -> dict[str, Any]:
+    """What the example finds, and some of its pictures."""
+    with torch.enable_grad():
+        example = runpy.run_path(str(ROOT / "examples" / "detect.py"))
+        model = example["train"](example["STEPS"])
+    pictures, objects, valid = sprites(1000, torch.Generator().manual_seed(1), **example["SCENES"])
+    elements, presence = model(pictures)
+    masks = {"presence": presence, "target_valid": valid, "reduction": "none"}
+    right = sw.metrics.multiset_equality(elements, objects, SPRITE, tolerance=WITHIN, **masks) == 1
+    shown = [*right.nonzero()[:EACH].flatten(), *(~right).nonzero()[:EACH].flatten()]
+    answers = SPRITE.discretise(elements)
+    return {
+        "average precision": example["judge"](model),
+        "pictures that are right": right.float().mean().item(),
+        "side": pictures.shape[-1],
+        "shown": [
+            {
+                "objects": [_told(one) for one in objects[b][valid[b]]],
+                "found": [_told(one) for one in answers[b][presence[b] > 0]],
+            }
+            for b in shown
+        ],
+    }
+
+
+def draw(path: Path) -> None:
+    """The figure of what is recorded."""
+    recorded = json.loads(RECORD.read_text())
+    columns = recorded["shown"]
+    width = len(columns) * (SIDE + GAP) + GAP  # and a gap more between right and wrong
+    sheet = Image.new("RGB", (width, 2 * SIDE + 3 * GAP), "white")
+    for number, column in enumerate(columns):
+        x = GAP + number * (SIDE + GAP) + (GAP if number >= EACH else 0) - GAP // 2
+        objects, found = column["objects"], column["found"]
+        missed, wrong = unmatched(objects, found)
+        sheet.paste(_ringed(objects, missed, YELLOW, recorded["side"]), (x, GAP))
+        sheet.paste(_ringed(found, wrong, RED, SIDE), (x, SIDE + 2 * GAP))
+    sheet.save(path)
+
+
+def unmatched(objects: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Objects that were missed, and outputs that are wrong; pairs are made of the nearest first."""
+    pairs = sorted(
+        (math.dist(x[3:], y[3:]), i, j)
+        for i, x in enumerate(objects)
+        for j, y in enumerate(found)
+        if x[:3] == y[:3] and math.dist(x[3:], y[3:]) <= WITHIN
+    )
+    rows, columns = set(range(len(objects))), set(range(len(found)))
+    for _, i, j in pairs:
+        if i in rows and j in columns:
+            rows.remove(i)
+            columns.remove(j)
+    return [objects[i] for i in sorted(rows)], [found[j] for j in sorted(columns)]
+
+
+def _ringed(objects: list[Any], ringed: list[Any], colour: tuple[int, ...], side: int) -> Any:
+    """Objects drawn with this many pixels, enlarged, and rings around some."""
+    if objects:
+        elements = torch.stack([_element(one) for one in objects]).unsqueeze(0)
+    else:
+        elements = torch.zeros(1, 0, SPRITE.width)
+    drawn = draw_sprites(elements, torch.ones(1, len(objects), dtype=torch.bool), side)[0]
+    pixels = (drawn.movedim(0, -1) * 255).round().byte().numpy()
+    picture = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.NEAREST)
+    pen = ImageDraw.Draw(picture)
+    for *_, x, y in ringed:
+        middle, radius = ((x + 1) * SIDE / 2, (y + 1) * SIDE / 2), 21
+        corners = [middle[0] - radius, middle[1] - radius, middle[0] + radius, middle[1] + radius]
+        pen.ellipse(corners, outline=colour, width=2)
+    return picture
+
+
+def _told(element: Tensor) -> list[Any]:
+    """Shape, colour, size, x and y."""
+    *looks, place = SPRITE.split(element)
+    words = [names[part.argmax()] for names, part in zip(NAMES, looks, strict=True)]
+    return [*words, *(round(number, 4) for number in place.tolist())]
+
+
+def _element(told: list[Any]) -> Tensor:
+    looks = [
+        torch.eye(len(names))[names.index(word)] for names, word in zip(NAMES, told, strict=False)
+    ]
+    return torch.cat([*looks, torch.tensor(told[3:])])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Pictures of sprites, and the sets of objects that they show.
+
+Legend: K members, s examples, N outputs, M places for objects, F features, R limits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from setwise.data.sprites import SPRITE, sprites
+from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
+from setwise.features import Features
+from setwise.metrics.precision import precision_of_sets, rank
+
+# Within which distance an object is found; pictures span 2. The names of the numbers follow.
+LIMITS = {"ap": math.inf, "ap_0.25": 0.25, "ap_0.1": 0.1, "ap_0.05": 0.05, "ap_0.025": 0.025}
+# Pictures drawn at once; bounds the memory.
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class SpritesData(DataConfig):
+    """Scenes of ``least`` to ``most`` sprites; networks say which of their outputs exist."""
+
+    kind: ClassVar[str] = "sprites"
+    side: int = 64
+    least: int = 3
+    most: int = 10
+    pictures: int = 10_000
+    # The first `train` pictures are trained on, the others are held out.
+    train: int = 9_000
+    seed: int = 0
+
+    def load(self, folder: Path = DATA, device: torch.device = CPU) -> Task:
+        require_split("data", self.train, self.pictures)
+        generator = torch.Generator().manual_seed(self.seed)
+        options = {"side": self.side, "least": self.least, "most": self.most}
+        numbers = [min(_AT_ONCE, self.pictures - at) for at in range(0, self.pictures, _AT_ONCE)]
+        drawn = [sprites(number, generator, **options) for number in numbers]
+        pictures, objects, valid = (torch.cat(parts) for parts in zip(*drawn, strict=True))
+        targets = torch.cat([objects, valid.unsqueeze(-1).to(objects.dtype)], dim=-1)
+        measure = PicturePrecision()
+        return Task(pictures, targets, self.train, SPRITE, measure=measure, presence=True)
+
+    def numbers(self) -> int:
+        return self.pictures * (3 * self.side**2 + self.most * (SPRITE.width + 1))
+
+
+@dataclass(frozen=True)
+class PicturePrecision:
+    """The average precision of each picture, by the definition of that name."""
+
+    metric: str = "ap"
+    curve_examples: int | None = 1000
+    learned: str | None = None
+
+    def __call__(
+        self, logits: Tensor, finite: Tensor, targets: Tensor, features: Features
+    ) -> dict[str, Tensor]:
+        objects, real = targets[..., :-1], targets[..., -1] > 0.5
+        K = len(logits)
+        ranked = rank(
+            logits[..., :-1],
+            objects.expand(K, *objects.shape),
+            features,
+            logits[..., -1],
+            list(LIMITS.values()),
+            "picture",
+            target_valid=real.expand(K, *real.shape),
+        )
+        values = precision_of_sets(ranked)[0].float().unflatten(0, finite.shape)  # [K, s, R]
+        found = dict(zip(LIMITS, values.unbind(-1), strict=True))
+        return {name: value.masked_fill(~finite, 0.0) for name, value in found.items()}
+
+    def total(self, values: Tensor) -> Tensor:
+        return values.mean(dim=-1)
+
+    def to(self, device: torch.device) -> PicturePrecision:
+        return self

@@ -1,0 +1,78 @@
+"""From a picture to a memory that decoders read: a vector for each region, which knows its place.
+
+Legend: C channels, H x W pixels, T regions, D = ``outputs``; ``*`` any leading dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from setwise.models.attention import FeedForward
+from setwise.models.deep_sets import check_floats, check_size
+from setwise.models.initialise import glorot
+
+# Waves of a place along each side: from half a period over the whole side to four of them.
+_WAVES = 4
+
+
+class PictureEncoder(nn.Module):
+    """Pictures [*, C, H, W] -> memories [*, T, D], T = H W / 4^(number of ``widths``).
+
+    3 x 3 convolutions of these widths, each of which halves the sides, and fully connected layers
+    for each region. Regions are read in any order later; each is told its place, as waves of
+    several lengths (Vaswani et al., 2017). Pictures of any size will do, if both sides can be
+    halved so often.
+
+    >>> encoder = PictureEncoder(outputs=16, widths=(8, 8))
+    >>> encoder(torch.rand(5, 3, 32, 32)).shape
+    torch.Size([5, 64, 16])
+    """
+
+    def __init__(
+        self, outputs: int, widths: Sequence[int] = (32, 64, 64), channels: int = 3
+    ) -> None:
+        super().__init__()
+        check_size("outputs", outputs)
+        check_size("channels", channels)
+        self.channels, self.outputs, self.shrinks = channels, outputs, 2 ** len(widths)
+        layers: list[nn.Module] = []
+        for width in widths:
+            check_size("widths", width)
+            layers += [nn.Conv2d(channels, width, 3, stride=2, padding=1), nn.ReLU()]
+            channels = width
+        self.eyes = nn.Sequential(*layers)
+        # What is seen is small at first, and would be lost beside the place.
+        self.read = nn.Sequential(nn.LayerNorm(channels), nn.Linear(channels, outputs))
+        self.place = nn.Linear(4 * _WAVES, outputs)
+        self.mind = nn.Sequential(FeedForward(outputs), nn.LayerNorm(outputs))
+        glorot(self)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        check_floats("pictures", pictures, "[*, C, H, W]", 3, pictures.shape[-1])
+        *lead, channels, height, width = pictures.shape
+        if channels != self.channels or height % self.shrinks or width % self.shrinks:
+            raise ValueError(
+                f"pictures: expected shape [*, {self.channels}, H, W], H and W multiples of "
+                f"{self.shrinks}, got {tuple(pictures.shape)}"
+            )
+        seen = self.eyes(pictures.reshape(-1, channels, height, width))
+        memory = self.read(seen.flatten(-2).mT) + self.place(_places(seen))
+        return self.mind(memory).reshape(*lead, *memory.shape[-2:])
+
+
+def _places(seen: Tensor) -> Tensor:
+    """Waves [T, 4 * _WAVES] of the places of the regions of maps [B, D, H, W]."""
+    height, width = seen.shape[-2:]
+    frequencies = math.pi * 2.0 ** torch.arange(_WAVES, device=seen.device, dtype=seen.dtype)
+    sides = []
+    for regions in (height, width):
+        middles = (torch.arange(regions, device=seen.device, dtype=seen.dtype) + 0.5) / regions
+        angles = middles.unsqueeze(-1) * frequencies
+        sides.append(torch.cat([angles.cos(), angles.sin()], dim=-1))
+    down = sides[0].unsqueeze(1).expand(height, width, -1)
+    across = sides[1].unsqueeze(0).expand(height, width, -1)
+    return torch.cat([down, across], dim=-1).flatten(0, 1)
