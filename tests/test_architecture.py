@@ -64,6 +64,8 @@ OPTIONAL = {
     Path("experiments/checkpoint.py"): {"safetensors"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
+    Path("planning/actions/looks.py"): {"sklearn"},
+    Path("planning/actions/seen.py"): {"safetensors"},
     Path("planning/pictures.py"): {"PIL"},
     Path("planning/recorded.py"): {"PIL"},
     Path("render/blender.py"): {"PIL"},

@@ -1,0 +1,184 @@
+"""Symbols of things seen: what a picture of a thing is called, and the place where it is.
+
+Legend: S sets, N elements, P pixels along a patch, K codes of looks.
+
+A set of things seen becomes a set of elements (look, place), as a model of actions needs it. The
+free place of each column is an element as well, with a look of its own, as the blank of a puzzle
+is: what is put down must lie on something, and what is touched must have nothing on it, and both
+are said by where the free place is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from setwise.files import atomic_write
+from setwise.outside import named
+from setwise.planning.actions.looks import Looks
+from setwise.planning.actions.places import Places
+from setwise.planning.actions.recording import Recording, from_elements
+from setwise.planning.actions.symbols import Element
+
+NAMES = ("look", "place")
+FREE = "free"
+_FORMAT = "setwise symbols 1"
+_FEWEST_PAIRS = 4
+
+
+@dataclass(frozen=True)
+class Sights:
+    """Sets of things seen: a picture and a box of each, things of a set in any order."""
+
+    patches: Tensor  # [S, N, 3, P, P] in [0, 1]
+    boxes: Tensor  # [S, N, 4]: (x1, y1, x2, y2), y downwards
+
+    def __post_init__(self) -> None:
+        patches, boxes = self.patches, self.boxes
+        if patches.dim() != 5 or patches.shape[2] != 3 or not patches.is_floating_point():
+            raise ValueError(
+                f"patches: expected numbers in [0, 1] of shape [sets, elements, 3, rows, columns], "
+                f"got {patches.dtype} {tuple(patches.shape)}"
+            )
+        if boxes.shape != (*patches.shape[:2], 4) or 0 in boxes.shape:
+            raise ValueError(
+                f"boxes: expected {[*patches.shape[:2], 4]}, one for each patch, "
+                f"got {list(boxes.shape)}"
+            )
+        if bool((boxes[..., 2:] <= boxes[..., :2]).any()):
+            raise ValueError("boxes: expected (x1, y1, x2, y2) with x1 < x2 and y1 < y2 in each")
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def __getitem__(self, which: Tensor | slice) -> Sights:
+        return Sights(self.patches[which], self.boxes[which])
+
+
+@dataclass(frozen=True)
+class SeenSymbols:
+    """Looks and places by name."""
+
+    looks: Looks
+    places: Places
+    boxes: dict[Element, list[float]]  # typical of each look at each place
+
+    def encode(self, sights: Sights) -> list[list[Element]]:
+        """The elements of each set: (look, place) of each thing, and of each free place."""
+        codes = self.looks.encode(sights.patches).tolist()
+        found: list[list[Element]] = []
+        for own, boxes in zip(codes, sights.boxes, strict=True):
+            places = self.places.encode(boxes)
+            free = [(FREE, place) for place in self.places.free(places)]
+            found.append([*zip(own, places, strict=True), *free])
+        return found
+
+    def decode(self, elements: Iterable[Element]) -> Sights:
+        """A set of one: what is typical of the things among the elements, free places left out."""
+        things = [element for element in elements if element[0] != FREE]
+        if unknown := [thing for thing in things if thing not in self.boxes]:
+            raise ValueError(f"elements: {unknown[0]} was never seen")
+        looks = torch.tensor([int(look) for look, _ in things])
+        boxes = torch.tensor([self.boxes[thing] for thing in things])
+        return Sights(self.looks.decode(looks).unsqueeze(0), boxes.unsqueeze(0))
+
+    def recording(self, before: Sights, after: Sights) -> Recording:
+        """Steps between sets seen, as a recording to learn from."""
+        return from_elements(self.encode(before), self.encode(after), NAMES)
+
+    def save(self, path: str | Path) -> None:
+        """Write a file of safetensors."""
+        from safetensors.torch import save_file
+
+        looks, places = self.looks, self.places
+        tensors = {
+            name: getattr(looks, name).contiguous()
+            for name in ("centre", "directions", "codebook", "typical")
+        }
+        said = {
+            "middles": places.middles,
+            "reach": places.reach,
+            "stable": looks.stable,
+            "boxes": [[*element, box] for element, box in self.boxes.items()],
+        }
+        with atomic_write(Path(path)) as unfinished:
+            save_file(tensors, unfinished, {"format": _FORMAT, "said": json.dumps(said)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> SeenSymbols:
+        """What `save` wrote."""
+        from safetensors import SafetensorError, safe_open
+
+        with named(Path(path), SafetensorError, KeyError, TypeError, AttributeError):
+            with safe_open(path, "pt") as file:
+                facts = file.metadata() or {}
+                if facts.get("format") != _FORMAT:
+                    raise ValueError("holds no symbols, or those of another version")
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            said = json.loads(facts["said"])
+            looks = Looks(**tensors, stable=float(said["stable"]))
+            boxes: dict[Element, list[float]]
+            boxes = {(look, place): box for look, place, box in said["boxes"]}
+            return cls(looks, Places(tuple(said["middles"]), said["reach"]), boxes)
+
+
+def fit_symbols(before: Sights, after: Sights, looks: int | None = None) -> SeenSymbols:
+    """Learn symbols from steps between sets seen, ``before`` and ``after`` of each.
+
+    Where a step takes one thing from its place to another, all things are taken to be the same as
+    before, each at its place and that one at its new: pairs of pictures, by which `Looks` learns
+    what light, camera and place do to them. There are ``looks`` different looks; None finds how
+    many.
+    """
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} sets before, but {len(after)} after")
+    places = Places.fit(torch.cat([before.boxes.flatten(0, 1), after.boxes.flatten(0, 1)]))
+    pairs: list[tuple[int, int]] = []
+    starts = before.boxes.shape[1], after.boxes.shape[1]
+    for step, sides in enumerate(zip(before.boxes, after.boxes, strict=True)):
+        one, other = map(places.encode, sides)
+        left, came = [place for place in one if place not in other], set(other).difference(one)
+        if len(left) == len(came) == 1:
+            [new] = came
+            for number, place in enumerate(one):
+                again = other.index(new if place in left else place)
+                pairs.append((starts[0] * step + number, starts[1] * step + again))
+    if len(pairs) < _FEWEST_PAIRS:
+        raise ValueError(
+            f"of {len(before)} steps too few take one thing from its place to another: nothing "
+            f"tells what light and place do to a picture"
+        )
+    pictures = [side.patches.flatten(0, 1) for side in (before, after)]
+    numbers = torch.tensor(pairs) + torch.tensor([0, len(pictures[0])])
+    found = SeenSymbols(Looks.fit(torch.cat(pictures), numbers, looks), places, {})
+    return replace(found, boxes=_typical_boxes(found, (before, after)))
+
+
+def _typical_boxes(symbols: SeenSymbols, seen: Iterable[Sights]) -> dict[Element, list[float]]:
+    boxes: dict[Element, list[Tensor]] = {}
+    for sights in seen:
+        for elements, own in zip(symbols.encode(sights), sights.boxes, strict=True):
+            for element, box in zip(elements, own, strict=False):  # free places come last
+                boxes.setdefault(element, []).append(box.double())
+    return {element: torch.stack(found).mean(0).tolist() for element, found in boxes.items()}
+
+
+def agreement(codes: Tensor, truth: Tensor) -> float:
+    """The share of elements [n] whose codes name their true kinds [n], as well as they can.
+
+    Codes are names: each kind gets another, in the way that suits most elements.
+
+    >>> agreement(torch.tensor([7, 7, 2, 2]), torch.tensor([0, 0, 1, 0]))
+    0.75
+    """
+    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
+    counts = torch.zeros(int(codes.max()) + 1, int(truth.max()) + 1)
+    counts.index_put_((codes, truth), torch.ones(len(codes)), accumulate=True)
+    rows, columns = linear_sum_assignment(counts.numpy(), maximize=True)
+    return float(counts[rows, columns].sum()) / len(codes)
