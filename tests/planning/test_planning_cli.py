@@ -255,8 +255,6 @@ def test_a_planner_of_the_user(folder: Path, tmp_path: Path, capsys: Captured) -
         (["puzzle", "--network", "no.safetensors"], "no.safetensors"),
         (["puzzle", "--problem", "no.json"], "--problem: expected a file, no.json is not there"),
         (["puzzle", "--steps", "-1"], "steps: expected a whole number, at least 0, got -1"),
-        (["puzzle", "--runs", "empty"], "train one with setwise reproduce table5 --preset quick"),
-        (["blocksworld"], "--network: runs holds none of the blocksworld; train one with setwise"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(

@@ -1,13 +1,10 @@
-"""Codes of looks: which pictures show the same thing, whatever the light.
+"""Codes of looks: which pictures show the same thing in the same condition, whatever the light.
 
-Legend: E pictures, P pixels along a patch, A numbers of a picture, D directions that tell, K codes.
+Legend: E pictures, P pixels along a patch, K codes.
 
-Light multiplies what is seen, so that pictures are compared by the logarithms of their pixels. How
-these vary where nothing has changed is learned from pairs of pictures of one thing: along such
-directions differences cost little, along others much. It is the cost of a Gaussian whose covariance
-is that of the pairs (relevant component analysis; Bar-Hillel et al., 2005), and codes are the
-centres that cost all pictures least: vector quantisation. There are as many as stay stable, that
-is, as many as give nearly all pairs one code, none of which is that of a few odd pictures.
+A look is a thing, which no step changes, and its condition, which some do, such as its material.
+Things are learned from pairs of pictures between which a look may have changed, but not the thing;
+then, of each thing, conditions from pairs between which nothing has changed but light and place.
 """
 
 from __future__ import annotations
@@ -17,55 +14,48 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from setwise.planning.actions.quantiser import Quantiser, share_of_pairs
+
 _SIDE = 8  # pixels of a patch that is compared
 _DARK = 0.05  # of a brightness of 1: what is darker is all the same
-_RIDGE = 1e-3  # of the mean variance of pairs, added to all
-_TELLS = 2.0  # the variance, in units of that of pairs, from which on a direction tells
-_MOST_DIRECTIONS = 64
-_SAMPLE = 4000  # pictures that codes are learned from, at most
-_STARTS = 5
-_STABLE = 0.98  # the share of pairs with one code
-_ODD = 0.1  # of the pictures that a code would have if all had as many: fewer are odd ones
 
 
 @dataclass(frozen=True)
 class Looks:
-    """A code for each picture [*, 3, P, P] in [0, 1]."""
+    """A code for each picture [*, 3, P, P] in [0, 1]: its thing, and the condition of that."""
 
-    centre: Tensor  # [A]
-    directions: Tensor  # [A, D]; differences along them are in units of those of pairs
-    codebook: Tensor  # [K, D]
+    things: Quantiser
+    conditions: tuple[Quantiser, ...]  # of each thing
     typical: Tensor  # [K, 3, P, P]: what pictures of each code look like
-    stable: float  # the share of pairs it was learned from that have one code
+    stable: float  # the share of pictures between which nothing changed that have one code
 
     @classmethod
     @torch.no_grad()
-    def fit(
-        cls, pictures: Tensor, pairs: Tensor, count: int | None = None, *, most: int = 32
-    ) -> Looks:
-        """Learn from pictures [E, 3, P, P], of which pairs [n, 2] show the same thing.
-
-        There are ``count`` codes; None finds as many as stay stable, ``most`` at most.
-        """
-        if pairs.dim() != 2 or pairs.shape[1] != 2 or len(pairs) < 4:
-            raise ValueError(
-                f"pairs: expected at least four, of two pictures each, got {tuple(pairs.shape)}"
-            )
+    def fit(cls, pictures: Tensor, same_thing: Tensor, same_look: Tensor) -> Looks:
+        """Learn from pictures [E, 3, P, P], of which pairs [n, 2] and [m, 2] show the same."""
+        for name, pairs in (("same_thing", same_thing), ("same_look", same_look)):
+            if pairs.dim() != 2 or pairs.shape[1] != 2 or len(pairs) < 4:
+                raise ValueError(
+                    f"{name}: expected at least four pairs of pictures, got {tuple(pairs.shape)}"
+                )
         numbers = comparable(pictures)
-        numbers, centre = numbers - numbers.mean(0), numbers.mean(0)
-        if count is None:
-            count = _stable_count(numbers, pairs, most)
-        directions = _directions(numbers, pairs)
-        seen = numbers @ directions
-        codebook = _codebook(seen, count)
-        codes = _nearest(seen, codebook)
-        typical = torch.stack([pictures[codes == code].mean(0) for code in range(count)])
-        return cls(centre, directions, codebook, typical, _stability(codes, pairs))
+        things = Quantiser.fit(numbers, same_thing)
+        thing = things.encode(numbers)
+        conditions = []
+        for number in range(things.count):
+            own = thing == number
+            place = own.cumsum(0) - 1  # among the pictures of this thing
+            pairs = place[same_look[own[same_look].all(-1)]]
+            conditions.append(Quantiser.fit(numbers[own], pairs))
+        found = cls(things, tuple(conditions), pictures[:0], 0.0)
+        codes = found._codes(numbers)
+        typical = torch.stack([pictures[codes == code].mean(0) for code in range(found.count)])
+        return cls(things, found.conditions, typical, share_of_pairs(codes, same_look))
 
     @property
     def count(self) -> int:
         """How many codes there are."""
-        return len(self.codebook)
+        return sum(one.count for one in self.conditions)
 
     @torch.no_grad()
     def encode(self, pictures: Tensor) -> Tensor:
@@ -74,61 +64,25 @@ class Looks:
             expected = ", ".join(map(str, self.typical.shape[1:]))
             raise ValueError(f"pictures: expected [*, {expected}], got {tuple(pictures.shape)}")
         flat = pictures.reshape(-1, *pictures.shape[-3:])
-        seen = (comparable(flat) - self.centre) @ self.directions
-        return _nearest(seen, self.codebook).reshape(pictures.shape[:-3])
+        return self._codes(comparable(flat)).reshape(pictures.shape[:-3])
 
     def decode(self, codes: Tensor) -> Tensor:
         """What is typical of codes [*]: [*, 3, P, P]."""
         return self.typical[codes]
 
+    def _codes(self, numbers: Tensor) -> Tensor:
+        """All conditions of the first thing are counted before those of the second."""
+        thing = self.things.encode(numbers)
+        codes = torch.empty_like(thing)
+        start = 0
+        for number, conditions in enumerate(self.conditions):
+            own = thing == number
+            codes[own] = start + conditions.encode(numbers[own])
+            start += conditions.count
+        return codes
+
 
 def comparable(pictures: Tensor) -> Tensor:
-    """Pictures [E, 3, P, P] as numbers [E, A] that light moves alike."""
+    """Pictures [E, 3, P, P] as numbers [E, A] that light shifts: it multiplies what is seen."""
     small = torch.nn.functional.adaptive_avg_pool2d(pictures, _SIDE)
     return (small + _DARK).log().flatten(1)
-
-
-def _stable_count(numbers: Tensor, pairs: Tensor, most: int) -> int:
-    """How many codes stay stable: half of the pairs is learned from, the other half is asked."""
-    learned, asked = pairs.chunk(2)
-    seen, found = numbers @ _directions(numbers, learned), 1
-    for count in range(2, min(most, len(seen)) + 1):
-        codes = _nearest(seen, _codebook(seen, count))
-        even = len(codes) / count
-        if _stability(codes, asked) >= _STABLE and codes.bincount().min() >= _ODD * even:
-            found = count
-    return found
-
-
-def _stability(codes: Tensor, pairs: Tensor) -> float:
-    """The share of pairs with one code."""
-    return float((codes[pairs[:, 0]] == codes[pairs[:, 1]]).double().mean())
-
-
-def _nearest(seen: Tensor, codebook: Tensor) -> Tensor:
-    return torch.cdist(seen, codebook).argmin(-1)
-
-
-def _directions(numbers: Tensor, pairs: Tensor) -> Tensor:
-    """[A, D] along which numbers [E, A] differ by more than pairs do, in units of these."""
-    apart = (numbers[pairs[:, 0]] - numbers[pairs[:, 1]]).double()
-    within = apart.mT @ apart / (2 * len(apart))
-    size = len(within)
-    within += _RIDGE * within.trace() / size * torch.eye(size, dtype=within.dtype)
-    variance, axes = torch.linalg.eigh(within)
-    white = axes / variance.sqrt()
-    seen = numbers.double() @ white
-    strength, tell = torch.linalg.eigh(seen.mT @ seen / len(seen))
-    kept = strength.flip(0)[:_MOST_DIRECTIONS] > _TELLS
-    return (white @ tell.flip(1)[:, :_MOST_DIRECTIONS][:, kept]).to(numbers)
-
-
-def _codebook(seen: Tensor, count: int) -> Tensor:
-    """Centres [K, D] near which the points [n, D] lie: k-means, the best of some starts."""
-    from sklearn.cluster import KMeans  # type: ignore[import-untyped]
-
-    if not 1 <= count <= len(seen):
-        raise ValueError(f"count: expected 1 to {len(seen)}, as many as pictures, got {count}")
-    few = seen[:: -(-len(seen) // _SAMPLE)]
-    found = KMeans(count, n_init=_STARTS, random_state=0).fit(few.numpy())
-    return torch.from_numpy(found.cluster_centers_).to(seen)

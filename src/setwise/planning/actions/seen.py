@@ -10,7 +10,6 @@ are said by where the free place is.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,16 +17,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from setwise.files import atomic_write
+from setwise.experiments import checkpoint
 from setwise.outside import named
 from setwise.planning.actions.looks import Looks
 from setwise.planning.actions.places import Places
+from setwise.planning.actions.quantiser import Quantiser
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element
 
 NAMES = ("look", "place")
 FREE = "free"
-_FORMAT = "setwise symbols 1"
+_VERSION = 1
+_TENSORS = ("centre", "directions", "codebook")
 _FEWEST_PAIRS = 4
 
 
@@ -93,69 +94,72 @@ class SeenSymbols:
 
     def save(self, path: str | Path) -> None:
         """Write a file of safetensors."""
-        from safetensors.torch import save_file
-
         looks, places = self.looks, self.places
-        tensors = {
-            name: getattr(looks, name).contiguous()
-            for name in ("centre", "directions", "codebook", "typical")
-        }
+        tensors = {"typical": looks.typical}
+        for number, part in enumerate((looks.things, *looks.conditions)):
+            tensors |= {f"{number}.{name}": getattr(part, name) for name in _TENSORS}
         said = {
+            "symbols": _VERSION,
+            "quantisers": 1 + len(looks.conditions),
+            "stable": looks.stable,
             "middles": places.middles,
             "reach": places.reach,
-            "stable": looks.stable,
             "boxes": [[*element, box] for element, box in self.boxes.items()],
         }
-        with atomic_write(Path(path)) as unfinished:
-            save_file(tensors, unfinished, {"format": _FORMAT, "said": json.dumps(said)})
+        checkpoint.write(Path(path), tensors, said)
 
     @classmethod
     def load(cls, path: str | Path) -> SeenSymbols:
         """What `save` wrote."""
-        from safetensors import SafetensorError, safe_open
-
-        with named(Path(path), SafetensorError, KeyError, TypeError, AttributeError):
-            with safe_open(path, "pt") as file:
-                facts = file.metadata() or {}
-                if facts.get("format") != _FORMAT:
-                    raise ValueError("holds no symbols, or those of another version")
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            said = json.loads(facts["said"])
-            looks = Looks(**tensors, stable=float(said["stable"]))
+        path = Path(path)
+        with named(path, KeyError, TypeError):
+            tensors, said = checkpoint.read(path)
+            if said.get("symbols") != _VERSION:
+                raise ValueError("holds no symbols, or those of another version")
+            things, *conditions = (
+                Quantiser(*(tensors[f"{number}.{name}"] for name in _TENSORS))
+                for number in range(said["quantisers"])
+            )
+            looks = Looks(things, tuple(conditions), tensors["typical"], float(said["stable"]))
             boxes: dict[Element, list[float]]
             boxes = {(look, place): box for look, place, box in said["boxes"]}
             return cls(looks, Places(tuple(said["middles"]), said["reach"]), boxes)
 
 
-def fit_symbols(before: Sights, after: Sights, looks: int | None = None) -> SeenSymbols:
+def fit_symbols(before: Sights, after: Sights) -> SeenSymbols:
     """Learn symbols from steps between sets seen, ``before`` and ``after`` of each.
 
-    Where a step takes one thing from its place to another, all things are taken to be the same as
-    before, each at its place and that one at its new: pairs of pictures, by which `Looks` learns
-    what light, camera and place do to them. There are ``looks`` different looks; None finds how
-    many.
+    Where a step takes one thing from its place to another, all things are taken to look the same as
+    before, each at its place and that one at its new. Where it leaves all places as they are, some
+    may look different. By such pairs of pictures `Looks` learns what light, camera and place do.
     """
     if len(before) != len(after):
         raise ValueError(f"{len(before)} sets before, but {len(after)} after")
     places = Places.fit(torch.cat([before.boxes.flatten(0, 1), after.boxes.flatten(0, 1)]))
-    pairs: list[tuple[int, int]] = []
+    moved: list[tuple[int, int]] = []
+    stayed: list[tuple[int, int]] = []
     starts = before.boxes.shape[1], after.boxes.shape[1]
     for step, sides in enumerate(zip(before.boxes, after.boxes, strict=True)):
         one, other = map(places.encode, sides)
-        left, came = [place for place in one if place not in other], set(other).difference(one)
-        if len(left) == len(came) == 1:
-            [new] = came
-            for number, place in enumerate(one):
-                again = other.index(new if place in left else place)
-                pairs.append((starts[0] * step + number, starts[1] * step + again))
-    if len(pairs) < _FEWEST_PAIRS:
+        left, came = set(one).difference(other), set(other).difference(one)
+        if len(left) != len(came) or len(left) > 1:
+            continue  # more than one thing was moved: nobody knows which is which
+        for number, place in enumerate(one):
+            [again] = came if place in left else {place}
+            pair = starts[0] * step + number, starts[1] * step + other.index(again)
+            (moved if left else stayed).append(pair)
+    if len(moved) < _FEWEST_PAIRS:
         raise ValueError(
             f"of {len(before)} steps too few take one thing from its place to another: nothing "
             f"tells what light and place do to a picture"
         )
     pictures = [side.patches.flatten(0, 1) for side in (before, after)]
-    numbers = torch.tensor(pairs) + torch.tensor([0, len(pictures[0])])
-    found = SeenSymbols(Looks.fit(torch.cat(pictures), numbers, looks), places, {})
+    shift = torch.tensor([0, len(pictures[0])])
+    same_thing, same_look = (
+        torch.tensor(sorted(pairs)) + shift for pairs in (moved + stayed, moved)
+    )
+    looks = Looks.fit(torch.cat(pictures), same_thing, same_look)
+    found = SeenSymbols(looks, places, {})
     return replace(found, boxes=_typical_boxes(found, (before, after)))
 
 
