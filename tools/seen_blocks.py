@@ -1,11 +1,11 @@
 """Plans from pictures: action models over learned symbols, measured in the Blocksworld.
 
-    python -m tools.seen_blocks record ARCHIVE    # writes results/actions/seen.jsonl; minutes
-    python -m tools.seen_blocks                   # writes the table of docs/action-models.md
+    python -m tools.seen_blocks ARCHIVE    # writes results/actions/seen.jsonl; some minutes
 
-ARCHIVE is what ``setwise data blocksworld --blocks 4 --states all`` made. Symbols and actions are
-learned from random transitions between its pictures. Problems lead between states that were not
-recorded, given by their pictures alone, and the world judges every plan.
+`tools.action_curves` writes the table of docs/action-models.md from it. ARCHIVE is what ``setwise
+data blocksworld --blocks 4 --states all`` made. Symbols and actions are learned from random
+transitions between its pictures. Problems lead between states that were not recorded, given by
+their pictures alone, and the world judges every plan.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from setwise.planning import ActionModel, ActionPlan
 from setwise.planning.actions.pictured import PicturedSteps
 from setwise.planning.actions.seen import FREE, SeenSymbols, agreement, fit_symbols
 from setwise.planning.actions.symbols import Element
-from tools.markdown import markdown, with_blocks
+from setwise.report.tables import read_experiments
+from tools.markdown import markdown
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "results" / "actions" / "seen.jsonl"
-TABLE5 = ROOT / "results" / "table5.jsonl"
-PAGE = ROOT / "docs" / "action-models.md"
 STEPS = (3, 7, 14)
 PROBLEMS = 10  # of each
 _SECONDS = 60.0  # for each plan
@@ -50,7 +49,7 @@ class Setting:
     transitions: int
     blocks: int = 4
     stacks: int = 3
-    support: int = 1
+    support: int = 2
     seed: int = 0  # of the transitions and problems
     drawn_by: int = 0  # the seed of the states of the archive
 
@@ -156,10 +155,10 @@ def read() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RECORDS.read_text().splitlines()]
 
 
-def table(records: Sequence[dict[str, Any]], published: Sequence[dict[str, Any]]) -> str:
+def table(records: Sequence[dict[str, Any]]) -> str:
     """A line for each measurement, and the networks of Table 5 beside them."""
-    titles = ["learned from", "looks found", "named rightly", "as rightly elsewhere"]
-    titles += [f"{steps} steps" for steps in STEPS] + ["valid", "seconds"]
+    titles = ["learned from", "looks", "named rightly", "of states not recorded"]
+    titles += [f"{steps} steps" for steps in STEPS] + ["valid, of plans found", "seconds"]
     lines = []
     for one in sorted(records, key=lambda one: int(one["setting"]["transitions"])):
         plans = one["outcomes"]
@@ -173,25 +172,26 @@ def table(records: Sequence[dict[str, Any]], published: Sequence[dict[str, Any]]
                 f"{100 * one['agreement']:.2f}%",
                 f"{100 * one['agreement_elsewhere']:.2f}%",
                 *(f"{number} of {PROBLEMS}" for number in good),
-                f"{sum(good)} of {len(found)} found",
+                f"{sum(good)} of {len(found)}",
                 f"{statistics.median(seconds):.1f}" if found else "",
             ]
         )
-    lines.append(["all 34,560, a network a seed", "", "", "", *_of_table5(published), "", ""])
+    lines.append(["all 34,560, by a network", "", "", "", *_of_table5(), "", ""])
     made = sorted({f"{r['environment']['hardware']}, commit {_short(r)}" for r in records})
     return "\n".join(markdown(titles, lines)) + f"\n\nOn {'; '.join(made)}.\n"
 
 
-def _of_table5(records: Sequence[dict[str, Any]]) -> list[str]:
+def _of_table5() -> list[str]:
     """What networks of set cross entropy solve, as median and best."""
+    recorded = read_experiments(ROOT / "results")["table5"].records
     said = []
     for steps in STEPS:
         solved = [
             int(one["metrics"]["solved"])
-            for one in records
-            if one["scenario"] == f"blocks-{steps}" and one["loss"] == "set_cross_entropy"
+            for one in recorded
+            if (one["scenario"], one["loss"]) == (f"blocks-{steps}", "set_cross_entropy")
         ]
-        said.append(f"{statistics.median(solved):g}, at best {max(solved)}")
+        said.append(f"{statistics.median(solved):g} of {PROBLEMS}, at best {max(solved)}")
     return said
 
 
@@ -200,22 +200,11 @@ def _short(record: dict[str, Any]) -> str:
     return commit[:12] + commit[40:]
 
 
-def update(page: str) -> str:
-    """The text of the page with its table made anew."""
-    published = [json.loads(line) for line in TABLE5.read_text().splitlines()]
-    return with_blocks(page, PAGE.name, {"seen-blocks": table(read(), published)})
-
-
 def main() -> None:
-    """Write the page, or measure."""
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["record"])
-    parser.add_argument("archive", nargs="?", type=Path)
-    options = parser.parse_args()
-    if options.what == "record":
-        record(options.archive)
-        return
-    atomic_write_text(PAGE, update(PAGE.read_text()))
+    parser.add_argument("archive", type=Path)
+    record(parser.parse_args().archive)
 
 
 if __name__ == "__main__":
