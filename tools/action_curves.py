@@ -1,7 +1,8 @@
 """How many transitions an action model needs: measured, and told in docs/action-models.md.
 
     python -m tools.action_curves record    # writes results/actions/curves.jsonl; some minutes
-    python -m tools.action_curves           # writes the figure and the tables of the page
+    python -m tools.action_curves           # writes the figure and the tables of the page, that of
+                                            # tools.seen_blocks too
 
 Each measurement learns a model from random walks, draws problems that have nothing to do with
 them, plans, and lets the world itself judge every plan. Those that are recorded are not repeated.
@@ -29,6 +30,7 @@ from setwise.files import atomic_write_text
 from setwise.planning import ActionModel, ActionPlan, random_problems
 from setwise.planning.actions import record_walks, together
 from setwise.worlds import PuzzleWorld, World
+from tools import seen_blocks
 from tools.markdown import markdown, with_blocks
 
 ROOT = Path(__file__).parent.parent
@@ -148,7 +150,7 @@ def read() -> list[dict[str, Any]]:
 
 def update(records: list[dict[str, Any]], page: str) -> str:
     """The text of the page with its tables made anew."""
-    blocks = {"action-curves": table(records)}
+    blocks = {"action-curves": table(records), "seen-blocks": seen_blocks.table(seen_blocks.read())}
     puzzle, hanoi = domain("puzzle-3x3", 500, walk=1), domain("hanoi-3x3", 600, walk=30)
     blocks["puzzle-pddl"] = f"```\n{puzzle}```\n"
     largest = hanoi[hanoi.index("  (:action change-peg-disk-2") :].removesuffix(")\n")

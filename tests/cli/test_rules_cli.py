@@ -108,7 +108,7 @@ def paths_of_two() -> list[tuple[int, int, int]]:
 
 
 def test_a_record_says_what_was_learned_from(trained: Path) -> None:
-    (path,) = trained.glob("results/*.jsonl")
+    (path,) = trained.glob("runs/records/*.jsonl")
     assert path.name == "table4-facts-towns-quick.jsonl"
     (record,) = store.read(path)
     assert record["experiment"] == "table4-facts-towns-quick"
@@ -132,7 +132,7 @@ def test_both_formats_teach_the_same(trained: Path, folder: Path, capsys: Captur
     assert "table4-facts-towns-quick: epoch 40 of 40" in said.err
     assert "Rules over the facts of towns.tsv" in " ".join(said.out.split())
     assert "paper" not in said.out  # which knows nothing of towns
-    name = "results/table4-facts-towns-quick.jsonl"
+    name = "runs/records/table4-facts-towns-quick.jsonl"
     (ours,), (theirs,) = store.read(folder / name), store.read(trained / name)
     assert ours["config"]["data"]["symmetric"] == ["road"]
     assert ours["metrics"] == theirs["metrics"]
@@ -166,9 +166,9 @@ def test_a_rule_as_text_with_a_variable_in_the_body_alone(folder: Path, capsys: 
     assert row == {"rule": f"{rule}.", "clauses": 4 + 8 + 16 + 32, "paper": None}
     chosen = ["--scenarios", "grandparent-50-random"]
     assert train(*options, *chosen, "--clauses", "50", "5", "--keep", "best") == 0
-    (record,) = store.read(folder / "results" / "table4-facts-my_family-quick.jsonl")
+    (record,) = store.read(folder / "runs" / "records" / "table4-facts-my_family-quick.jsonl")
     assert record["config"]["data"]["rule"] == f"{rule}."
-    sheet = Sheet.read(folder / "results" / "table4-facts-my_family-quick.json")
+    sheet = Sheet.read(folder / "runs" / "records" / "table4-facts-my_family-quick.json")
     _, *words = shlex.split(sheet.command)
     capsys.readouterr()
     assert cli.main([*words, *chosen, "--losses", "SH"]) == 0  # the command that the sheet names
@@ -201,7 +201,7 @@ def test_malformed_lines_are_told_by_number(
     said = capsys.readouterr().err
     assert f"towns: 2 of {numbers[-1]} lines are malformed" in said
     assert [int(n) for n in re.findall(r"^  line (\d+): ", said, re.MULTILINE)] == numbers
-    assert not list(folder.glob("results/*"))
+    assert not list(folder.glob("runs/records/*"))
 
 
 def test_too_few_clauses_and_what_is_possible(folder: Path, capsys: Captured) -> None:
@@ -216,7 +216,7 @@ def test_too_few_clauses_and_what_is_possible(folder: Path, capsys: Captured) ->
     assert possible is not None
     options = [*possible[1].split(), "--scenarios", possible[2]]
     assert train("--facts", "few.tsv", *options) == 0
-    (record,) = store.read(folder / "results" / "table4-facts-few-quick.jsonl")
+    (record,) = store.read(folder / "runs" / "records" / "table4-facts-few-quick.jsonl")
     assert (record["config"]["data"]["train"], record["config"]["schedule"]["batch"]) == (12, 4)
     capsys.readouterr()
     (folder / "one.tsv").write_text("a\troad\tb\n")
@@ -255,7 +255,7 @@ def test_wrong_options(options: list[str], said: str, folder: Path, capsys: Capt
     (folder / "towns.pl").write_text(PROLOG + OTHERS)
     assert train(*options) == 2
     assert said in capsys.readouterr().err
-    assert not list(folder.glob("results/*"))
+    assert not list(folder.glob("runs/records/*"))
 
 
 # Two couples with three children each, who have six each: 72 clauses of grandparents.
@@ -313,7 +313,7 @@ def test_other_facts_under_the_same_name_are_not_mixed(trained: Path, capsys: Ca
     changed = trained / "elsewhere" / "towns.pl"
     changed.parent.mkdir()
     changed.write_text(PROLOG)
-    options = ["--relation", "road", "--results", str(trained / "results"), "--seeds", "1"]
+    options = ["--relation", "road", "--results", str(trained / "runs" / "records"), "--seeds", "1"]
     assert fast("--facts", str(changed), *options) == 2
     assert "data.sha256" in capsys.readouterr().err
     network = str(network_in(trained))
@@ -329,7 +329,7 @@ def test_other_facts_under_the_same_name_are_not_mixed(trained: Path, capsys: Ca
 
 def test_every_answer_agrees_with_the_record(trained: Path) -> None:
     """The record comes from another code: set success over tensors."""
-    (record,) = store.read(trained / "results" / "table4-facts-towns-quick.jsonl")
+    (record,) = store.read(trained / "runs" / "records" / "table4-facts-towns-quick.jsonl")
     network = RuleNetwork.load(network_in(trained), trained / "towns.pl")
     correct: dict[str, list[bool]] = {"trained on": [], "held out": [], "in neither part": []}
     for a, b, c in paths_of_two():
@@ -491,7 +491,7 @@ def test_the_command_for_own_facts(folder: Path, capsys: Captured) -> None:
 
 def test_the_best_network_is_asked(folder: Path, capsys: Captured) -> None:
     assert train("--scenarios", "n2-random", "--seeds", "0-2", "--keep", "all") == 0
-    path = folder / "results" / "table4-quick.jsonl"
+    path = folder / "runs" / "records" / "table4-quick.jsonl"
     records = store.read(path)
     rates = [0.25, 0.75, 0.5]
     path.unlink()
@@ -514,12 +514,12 @@ def test_the_best_network_is_asked(folder: Path, capsys: Captured) -> None:
 
 def test_of_equals_one_of_the_set_cross_entropy_is_asked(folder: Path) -> None:
     assert train("--scenarios", "n2-random", "--losses", "H", "SH", "A1H", "--keep", "all") == 0
-    path = folder / "results" / "table4-quick.jsonl"
+    path = folder / "runs" / "records" / "table4-quick.jsonl"
     records = store.read(path)
     path.unlink()
     alike = [record | {"metrics": record["metrics"] | {"heldout": 0.5}} for record in records]
     store.append(path, alike)
-    first, *others = kept_rule_learners(folder / "runs", folder / "results")
+    first, *others = kept_rule_learners(folder / "runs", folder / "runs" / "records")
     assert first.config.loss == "set_cross_entropy"
     assert len(others) == 2
 

@@ -252,7 +252,11 @@ def opened(*arguments: Any, **options: Any) -> None:
 
 
 BAD_CALLS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: opened("povray"), ValueError, "^renderer: expected one of mitsuba, blender, got"),
+    (
+        lambda: opened("povray"),
+        ValueError,
+        "^renderer: expected one of mitsuba, blender, sketch, got",
+    ),
     (lambda: opened(width=0), ValueError, "^width: must be at least 1, got 0"),
     (lambda: opened(height=2.5), TypeError, "^height: expected an int, got float"),
     (lambda: opened(samples=0), ValueError, "^samples: must be at least 1, got 0"),

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from setwise.cli import actions_see
 from setwise.cli.errors import CommandError
 from setwise.cli.options import (
     positive,
@@ -37,6 +38,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT", title="what to do")
     _register_record(kinds)
+    actions_see.register(kinds)
     _register_learn(kinds)
     _register_plan(kinds)
 

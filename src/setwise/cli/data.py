@@ -30,7 +30,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add("--stacks", type=int, default=3, help="default: 3")
     add("--states", type=number_of_states, default=2500, help="how many, or all; default: 2500")
     add("--seed", type=int, default=0, help="of the states, the look and the jitter; default: 0")
-    add("--renderer", choices=["mitsuba", "blender"], default="mitsuba", help="default: mitsuba")
+    add(
+        "--renderer",
+        choices=["mitsuba", "blender", "sketch"],
+        default="mitsuba",
+        help="sketch takes a moment instead of seconds for a picture, and looks like it; "
+        "default: mitsuba",
+    )
     add("--blender", type=Path, metavar="PATH", help="the program, if it is not on the PATH")
     add("--width", type=int, default=300, help="in pixels; default: 300")
     add("--height", type=int, default=200, help="in pixels; default: 200")

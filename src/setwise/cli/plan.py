@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import positive, positive_whole, require_file, require_folder, seed
+from setwise.cli.plans import StoppedTrainingError
+from setwise.cli.starters import STARTERS
+from setwise.cli.training import stopped
 from setwise.cli.user_file import run_file
 from setwise.files import atomic_write_text, file_in, require_name
 
 if TYPE_CHECKING:
     from setwise.planning import LatentPlanner, PlanningResult, Problem
     from setwise.planning.learned import LearnedSpace
+    from setwise.planning.seen_space import SeenSpace
 
-# The shortest way to a network of each of our own worlds; a user's has an experiment of its own.
-TRAIN = {
-    "puzzle": "setwise reproduce table5 --preset quick, "
-    "or setwise reproduce table1 --keep best for the whole 8-puzzle",
-    "blocksworld": "setwise reproduce table5 --scenarios blocks-3",
-}
+    Space = LearnedSpace | SeenSpace
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,8 +31,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "plan",
         help="solve problems in the latent space of a network",
         description="Encodes all states of a world with a trained network, lets Fast Downward "
-        "search between two codes, decodes the plan, checks and draws it. The exit code is 0 if "
-        "every problem has a valid plan, 1 if one has not, and 2 if it could not be run.",
+        "search between two codes, decodes the plan, checks and draws it. Where none is kept for "
+        "the puzzle or the blocksworld, something small is learned first, once, in about a minute. "
+        "The exit code is 0 if every problem has a valid plan, 1 if one has not, and 2 if it could "
+        "not be run.",
     )
     parser.add_argument(
         "name", metavar="NAME", help="the kind of world: puzzle, blocksworld, or that of --world"
@@ -68,7 +69,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     import PIL  # noqa: F401  found missing now, not after a minute of encoding
 
-    from setwise.losses.table import LOSSES
     from setwise.planning import LatentPlanner, find_executable
     from setwise.planning.recorded import check_place
     from setwise.worlds import WORLDS
@@ -87,14 +87,15 @@ def _run(options: argparse.Namespace) -> int:
         problems = _problems(options, space)
         space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
+            space.as_dict()  # there may be nothing to keep
             for problem in problems:
                 check_place(file_in(options.record, problem.name))
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
-    config, symbol = space.config, LOSSES[space.config.loss].symbol
-    print(f"network    {space.path}")
-    trained = f"{symbol}, seed {config.seed}, scenario {config.scenario} of {config.experiment}"
-    print(f"           {trained}")
+    except StoppedTrainingError as how:
+        return stopped(options, str(how))
+    print(f"{space.kind:<11}{space.path}")
+    print(f"           {space.said}")
     with LatentPlanner(space.model, space.world, encoding=options.encoding) as planner:
         print(planner.health())
         print(f"steps      {len(planner.graph.edges)} between codes, as {options.encoding}")
@@ -105,22 +106,25 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if all(result.valid for result in results) else 1
 
 
-def _space(options: argparse.Namespace) -> LearnedSpace:
+def _space(options: argparse.Namespace) -> Space:
+    from setwise.cli.demo import FOLDER
     from setwise.planning.learned import choose_space, open_space
 
     if options.network:
         require_file("--network", options.network)
         return open_space(options.network, options.data)
-    space = choose_space(options.name, options.runs, options.data)
-    if space is None:
-        train = TRAIN.get(options.name, "setwise train FILE.py, an experiment over its states")
+    space = choose_space(options.name, options.runs, options.data, also=[FOLDER])
+    if space is not None:
+        return space
+    if options.name not in STARTERS:
         raise CommandError(
-            f"--network: {options.runs} holds none of the {options.name}; train one with {train}"
+            f"--network: {options.runs} holds none of the {options.name}; train one with setwise "
+            f"train FILE.py --keep all, an experiment over its states"
         )
-    return space
+    return STARTERS[options.name](options)
 
 
-def _problems(options: argparse.Namespace, space: LearnedSpace) -> list[Problem]:
+def _problems(options: argparse.Namespace, space: Space) -> list[Problem]:
     from setwise.planning import problems_for, read_problems
 
     world = space.world
@@ -175,7 +179,7 @@ def _effort(result: PlanningResult) -> str:
 
 def _record(
     options: argparse.Namespace,
-    space: LearnedSpace,
+    space: Space,
     problems: list[Problem],
     results: list[PlanningResult],
 ) -> None:

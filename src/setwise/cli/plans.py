@@ -39,13 +39,13 @@ def run(options: argparse.Namespace) -> int:
     training.require_folders(options)
     try:
         return _run(options, device)
-    except _StoppedError as how:
+    except StoppedTrainingError as how:
         return training.stopped(options, str(how))
     except KeyboardInterrupt:
         return training.stopped(options, "what was planned is recorded")
 
 
-class _StoppedError(Exception):
+class StoppedTrainingError(Exception):
     """A training was stopped; the text says what is left of it."""
 
 
@@ -133,7 +133,7 @@ def _networks(
     """
     losses = training.chosen_losses(options, table5.LOSSES)
     if options.preset == "quick":
-        return _trained(table5.QUICK_NETWORKS, losses, options, device, done, require_alike)
+        return trained(table5.QUICK_NETWORKS, losses, options, device, done, require_alike)
     found: list[tuple[Path, Config]] = []
     if any(scenario.world == "puzzle" for scenario in scenarios):
         seeds = options.seeds or range(table5.SEEDS)
@@ -152,7 +152,7 @@ def _networks(
         for which, command in told:
             print(f"left out, not kept: {which}; train with {command}", file=sys.stderr)
     if any(scenario.world == "blocksworld" for scenario in scenarios):
-        found += _trained(table5.NETWORKS, losses, options, device, done, require_alike)
+        found += trained(table5.NETWORKS, losses, options, device, done, require_alike)
     return found
 
 
@@ -198,13 +198,13 @@ def _how_to_train(options: argparse.Namespace, missing: Sequence[Config]) -> lis
     return told
 
 
-def _trained(
+def trained(
     networks: Experiment,
     losses: Sequence[str],
     options: argparse.Namespace,
     device: str,
-    done: Collection[Config],
-    require_alike: Callable[[Sequence[Config]], None],
+    done: Collection[Config] = (),
+    require_alike: Callable[[Sequence[Config]], None] = lambda configs: None,
 ) -> list[tuple[Path, Config]]:
     """Train the networks that are neither done nor kept; their records lie beside them."""
     from rich.console import Console
@@ -238,7 +238,7 @@ def _trained(
         keep=lambda results: {result.config.identity for result in results},
     )
     if isinstance(found, str):
-        raise _StoppedError(f"the training is {found}")
+        raise StoppedTrainingError(f"the training is {found}")
     kept = _kept(options.runs, configs)
     return [(kept[config], config) for config in configs]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from setwise.cli.errors import CommandError
 
-RESULTS, BENCHMARKS = Path("results"), Path("benchmarks/records")
+RESULTS, QUICK, BENCHMARKS = Path("results"), Path("runs/records"), Path("benchmarks/records")
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,7 +30,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--results",
         type=Path,
         metavar="DIR",
-        help=f"experiments, reconstructions and plans; default: {RESULTS}",
+        help=f"experiments, reconstructions and plans; default: {RESULTS}, and the experiments of "
+        f"quick presets in {QUICK}",
     )
     add(
         "--benchmarks",
@@ -56,7 +57,8 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandError(f"--output: expected the name of a file, {options.output} is a folder")
     try:
         require_page(options.output)
-        write(options.output, options.results or RESULTS, options.benchmarks or BENCHMARKS)
+        also = [] if options.results else [QUICK]
+        write(options.output, options.results or RESULTS, options.benchmarks or BENCHMARKS, also)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     print(f"written    {options.output}, {options.output.stat().st_size / 1e6:.1f} MB")

@@ -50,6 +50,7 @@ def presets(table: str) -> dict[str, Experiment]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    options.results = training.records_of(options, quick=options.preset == "quick")
     if options.table == plans.TABLE:
         return plans.run(options)
     known = presets(options.table)

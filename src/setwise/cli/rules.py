@@ -114,10 +114,12 @@ def _training(options: argparse.Namespace, predicate: str) -> list[str]:
     if options.facts:
         return [*command, "--scenarios", f"{predicate}-{data.train}-random"]
     command += ["--scenarios", config.scenario]
-    recorded = records.read(options.results / f"{config.experiment}.jsonl")
+    quick = preset == "quick"
+    folder = options.runs / "records" if quick else options.results
+    recorded = records.read(folder / f"{config.experiment}.jsonl")
     if any((r["loss"], r["scenario"]) == (config.loss, config.scenario) for r in recorded):
         # What is recorded is not trained again, and published records are not added to.
-        command += ["--results", str(options.runs / "records")]
+        command += ["--results", str(options.runs / ("again" if quick else "records"))]
     return command
 
 

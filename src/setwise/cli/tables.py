@@ -19,6 +19,8 @@ from setwise.report.remarks import remarks
 if TYPE_CHECKING:
     from rich.console import Console
 
+# Where records are looked for, if nobody says where.
+DEFAULT = [Path("results"), Path("runs/records")]
 # Characters of a column: the widest cell of numbers with two decimals, and the space around it.
 COLUMN = 30
 # Numbers of ours in a cell; each grows by a character with a further decimal.
@@ -39,22 +41,21 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--results",
         type=Path,
-        default=Path("results"),
         metavar="DIR",
-        help="folder of records; default: %(default)s",
+        help="folder of records; default: results, and those of quick presets in runs/records",
     )
     parser.set_defaults(run=_run, extra="report")
 
 
 def _run(options: argparse.Namespace) -> int:
+    folders = [options.results] if options.results else DEFAULT
     try:
-        found = tables.read_experiments(options.results)
+        found = tables.read_all(folders)
     except ValueError as error:
         raise CommandError(str(error)) from error
     if options.experiment and found and options.experiment not in found:
         raise CommandError(
-            f"--experiment: {options.results} has no {options.experiment}; it has "
-            f"{', '.join(found)}"
+            f"--experiment: {folders[0]} has no {options.experiment}; it has {', '.join(found)}"
         )
     chosen = {
         name: one
@@ -71,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     if not chosen:
         what = options.experiment or "any experiment"
         print(
-            f"no runs of {what} are recorded in {options.results}. "
+            f"no runs of {what} are recorded in {folders[0]}. "
             f"Some take two minutes: setwise reproduce table1 --preset quick",
             file=sys.stderr,
         )

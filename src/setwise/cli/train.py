@@ -34,6 +34,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _run(options: argparse.Namespace) -> int:
     from setwise.experiments.run import require_own_name
 
+    options.results = training.records_of(options)
     experiment = _experiment(options.file, options.experiment)
     try:
         require_own_name(experiment)

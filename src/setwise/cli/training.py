@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from setwise.experiments.run import Keep
     from setwise.experiments.train import RunResult, Training, TrainingProgress
 
+RESULTS = Path("results")
+QUICK_RECORDS = "records"  # in the folder of runs
 MOST_SEEDS = 10_000  # at once; an experiment of the paper has ten
 
 
@@ -48,7 +50,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=seeds, help="0-9, 0,3,5 or 4; default: those of the experiment")
     add("--scenarios", nargs="+", help="default: all of the experiment")
     add("--losses", nargs="+", metavar="LOSS", help="names or symbols; default: all")
-    add("--results", type=Path, default=Path("results"), help="folder of records; default: results")
+    add(
+        "--results",
+        type=Path,
+        help=f"folder of records; default: {RESULTS}, of quick presets RUNS/records",
+    )
     add("--runs", type=Path, default=Path("runs"), help="folder of checkpoints; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
     add("--save-every", type=not_negative, default=300.0, metavar="S", help="seconds; default: 300")
@@ -69,6 +75,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--cost", action="store_true", help="then time one network alone, and record what was saved"
     )
     add("--tensorboard", type=Path, metavar="DIR", help="write logs for TensorBoard to this folder")
+
+
+def records_of(options: argparse.Namespace, *, quick: bool = False) -> Path:
+    """Where records are kept: those of a quick try are not for publishing."""
+    if options.results is not None:
+        return Path(options.results)
+    return options.runs / QUICK_RECORDS if quick else RESULTS
 
 
 def seeds(text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from setwise.data.terms import read_term
@@ -59,7 +60,10 @@ def kept_rule_learner(path: Path, results: Path) -> Kept:
 
 
 def _known(path: Path, config: Config, results: Path) -> Kept:
-    for record in records.read(results / f"{config.experiment}.jsonl"):
+    # Beside the networks of a quick try are its records.
+    folders = (results, path.parent.parent / "records")
+    read = (records.read(folder / f"{config.experiment}.jsonl") for folder in folders)
+    for record in chain.from_iterable(read):
         metrics = record.get("metrics")
         if record.get("run") == path.stem and isinstance(metrics, dict):
             heldout = metrics.get("heldout")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -17,6 +17,7 @@ from setwise.experiments.saved_networks import (
     networks_among,
 )
 from setwise.experiments.tasks.task import DATA
+from setwise.losses.table import LOSSES
 from setwise.planning.latent import Coder
 from setwise.worlds import World
 
@@ -25,10 +26,17 @@ from setwise.worlds import World
 class LearnedSpace:
     """A network, and the world whose states it was trained on."""
 
+    kind: ClassVar[str] = "network"
     path: Path
     config: Config
     model: Coder
     world: World
+
+    @property
+    def said(self) -> str:
+        """What is planned with, in a line."""
+        config, symbol = self.config, LOSSES[self.config.loss].symbol
+        return f"{symbol}, seed {config.seed}, scenario {config.scenario} of {config.experiment}"
 
     def as_dict(self) -> dict[str, Any]:
         """What the record of a plan says of it."""
@@ -60,12 +68,14 @@ def plannable_networks(folders: Iterable[Path]) -> list[tuple[Path, Config]]:
     return [(path, config) for path, config in networks_among(files) if config.data.world_kind]
 
 
-def choose_space(kind: str, runs: Path, data: Path = DATA) -> LearnedSpace | None:
+def choose_space(
+    kind: str, runs: Path, data: Path = DATA, also: Sequence[Path] = ()
+) -> LearnedSpace | None:
     """The kept network of a kind of world to plan with where none is named, if there is one.
 
-    The first of those of `choose_network` that can be opened.
+    The first of those of `choose_network` that can be opened; ``also`` in these folders.
     """
-    return first_that_opens(_fitting(kind, runs), lambda path: open_space(path, data))
+    return first_that_opens(_fitting(kind, runs, also), lambda path: open_space(path, data))
 
 
 def choose_network(kind: str, runs: Path) -> Path | None:
@@ -77,9 +87,10 @@ def choose_network(kind: str, runs: Path) -> Path | None:
     return next(iter(_fitting(kind, runs)), None)
 
 
-def _fitting(kind: str, runs: Path) -> list[Path]:
+def _fitting(kind: str, runs: Path, also: Sequence[Path] = ()) -> list[Path]:
     """The files of networks of a kind of world, the best first."""
-    networks = plannable_networks(folder for folder in runs.glob("*") if folder.is_dir())
+    folders = (*(folder for folder in runs.glob("*") if folder.is_dir()), *also)
+    networks = plannable_networks(folders)
     fitting = [(path, config) for path, config in networks if config.data.world_kind == kind]
     return [path for path, _ in sorted(fitting, key=_preference)]
 

@@ -17,6 +17,7 @@ from setwise.planning.latent import device_of
 from setwise.planning.learned import LearnedSpace
 from setwise.planning.pictures import crossfade, write_animation, write_strip
 from setwise.planning.recorded import write_plan
+from setwise.planning.seen_space import SeenSpace
 from setwise.planning.validate import FaultKind, Report
 from setwise.worlds import World
 from setwise.worlds.drawing import Pictures
@@ -43,7 +44,7 @@ def write_pictures(
 
 
 def record_plan(
-    space: LearnedSpace, objects: Tensor, report: Report, folder: Path, command: str
+    space: LearnedSpace | SeenSpace, objects: Tensor, report: Report, folder: Path, command: str
 ) -> None:
     """Write the states [P, N, F] of a plan into a folder of its own, for `setwise report`."""
     captions, _ = captions_of(space.world, report)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from setwise.data.checks import require_int
 from setwise.render.scene import Scene
 
-RendererName = Literal["mitsuba", "blender"]
+RendererName = Literal["mitsuba", "blender", "sketch"]
 _PACKAGES = {"mitsuba": "mitsuba", "drjit": "mitsuba", "PIL": "pillow"}  # by module
 
 
@@ -37,9 +37,9 @@ def open_renderer(
 ) -> Iterator[Renderer]:
     """A renderer for pictures of one size, ``with open_renderer() as draw: image = draw(scene)``.
 
-    ``samples`` is the number of rays for each pixel; mitsuba rounds it up to eight times a square.
-    Noise falls about with its square root. ``threads``, by default all cores, change no byte.
-    ``blender`` is the program to run where it is not on the PATH.
+    ``samples`` is the number of rays for each pixel; mitsuba rounds it up to eight times a square,
+    sketch to a square. Noise falls about with its square root. ``threads``, by default all cores,
+    change no byte. ``blender`` is the program to run where it is not on the PATH.
     """
     for what, value in (("width", width), ("height", height), ("samples", samples)):
         require_int(what, value, 1)
@@ -56,6 +56,10 @@ def renderer_version(name: RendererName, blender: str | Path | None = None) -> s
             from setwise.render import mitsuba
 
             return mitsuba.version()
+        if name == "sketch":
+            from setwise.render import sketch
+
+            return sketch.version()
         from setwise.render import blender as program
 
         return program.version(blender)
@@ -74,6 +78,10 @@ def _open(
             from setwise.render.mitsuba import MitsubaRenderer
 
             return MitsubaRenderer(width, height, samples, threads)
+        if name == "sketch":
+            from setwise.render.sketch import SketchRenderer
+
+            return SketchRenderer(width, height, samples)
         from setwise.render.blender import BlenderRenderer
 
         return BlenderRenderer(width, height, samples, threads, blender)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise.render import scene as looks
+from setwise.render.light import display
 from setwise.render.scene import Lamp, PlacedBlock, Scene
 from setwise.render.shapes import Mesh, backdrop, block_mesh
 
@@ -49,7 +50,7 @@ class MitsubaRenderer:
 
     def __call__(self, scene: Scene) -> NDArray[np.uint8]:
         with mi.util.variant_context(_VARIANT):
-            return _display(np.sum(self._lit(scene), axis=0))
+            return display(np.sum(self._lit(scene), axis=0))
 
     def close(self) -> None:
         """Give the threads back; they are those of the whole process."""
@@ -175,10 +176,3 @@ def _mean_without_dots(passes: NDArray[np.float32]) -> NDArray[np.float32]:
     likely = brightness <= _FAR_BRIGHTER * brightness.min(0) + _A_LITTLE
     mean: NDArray[np.float32] = (passes * likely).sum(0) / likely.sum(0)
     return mean
-
-
-def _display(linear: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Linear light as the bytes of an sRGB picture."""
-    clipped = linear.clip(0, 1)
-    curve = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)
-    return (255 * curve + 0.5).astype(np.uint8)

@@ -37,20 +37,35 @@ def project(camera: Vector, points: Floats, width: int, height: int) -> Floats:
 
 def visible_blocks(scene: Scene, width: int, height: int) -> NDArray[np.int8]:
     """Whose each point is, [4 H, 4 W], four by four points for each pixel; -1 is nobody's."""
-    rows, columns = _GRID * height, _GRID * width
+    return visible_surfaces(scene, rays_of(scene.camera, width, height, _GRID))[0]
+
+
+def rays_of(camera: Vector, width: int, height: int, grid: int) -> Floats:
+    """Unit vectors from the camera, ``grid`` by ``grid`` for each pixel: [grid H, grid W, 3]."""
+    to_right, up, ahead = _axes(camera)
+    unit = math.tan(math.radians(FIELD_OF_VIEW) / 2) / (width / 2)
+    x = ((np.arange(grid * width) + 0.5) / grid - width / 2) * unit
+    y = (height / 2 - (np.arange(grid * height) + 0.5) / grid) * unit
+    rays: Floats = ahead + x[None, :, None] * to_right + y[:, None, None] * up
+    return rays / np.linalg.norm(rays, axis=-1, keepdims=True)
+
+
+def visible_surfaces(scene: Scene, rays: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """Which block each of the rays [rows, columns, 3] meets first, -1 for none, and how far."""
+    rows, columns = rays.shape[:2]
     owner = np.full((rows, columns), -1, dtype=np.int8)
     nearest = np.full((rows, columns), np.inf)
     for number, placed in enumerate(scene.blocks):
         corners = np.array(placed.location) + _reach(placed) * _CORNERS
-        x, y, _ = (_GRID * project(scene.camera, corners, width, height)).T
+        x, y, _ = project(scene.camera, corners, columns, rows).T
         left, right = (int(np.clip(edge, 0, columns)) for edge in (x.min(), x.max() + 1))
         top, bottom = (int(np.clip(edge, 0, rows)) for edge in (y.min(), y.max() + 1))
         window = np.s_[top:bottom, left:right]
-        depth = _march(scene.camera, placed, (left, right, top, bottom), width, height)
+        depth = _march(scene.camera, placed, rays[window])
         closer = depth < nearest[window]
         nearest[window][closer] = depth[closer]
         owner[window][closer] = number
-    return owner
+    return owner, nearest
 
 
 def boxes(scene: Scene, width: int, height: int) -> NDArray[np.uint16]:
@@ -102,22 +117,13 @@ def _reach(placed: PlacedBlock) -> Floats:
     return np.array([across, across, half])
 
 
-def _march(
-    camera: Vector, placed: PlacedBlock, window: tuple[int, int, int, int], width: int, height: int
-) -> Floats:
-    """How far the block is along the rays of a window of points, infinite where they miss it."""
-    left, right, top, bottom = window
-    to_right, up, ahead = _axes(camera)
-    unit = math.tan(math.radians(FIELD_OF_VIEW) / 2) / (width / 2)
-    x = ((np.arange(left, right) + 0.5) / _GRID - width / 2) * unit
-    y = (height / 2 - (np.arange(top, bottom) + 0.5) / _GRID) * unit
-    rays = ahead + x[None, :, None] * to_right + y[:, None, None] * up
-    rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
+def _march(camera: Vector, placed: PlacedBlock, rays: Floats) -> Floats:
+    """How far the block is along rays [*, 3] from the camera, infinite where they miss it: [*]."""
     # In the block's own axes.
     turn = rotation_about_z(placed.block.rotation)
-    rays, start = rays @ turn, (np.array(camera) - placed.location) @ turn
+    start = (np.array(camera) - placed.location) @ turn
     half, middle = placed.block.half, float(np.linalg.norm(start))
-    rays = rays.reshape(-1, 3)
+    shape, rays = rays.shape[:-1], (rays @ turn).reshape(-1, 3)
     travelled = np.full(len(rays), middle - 2 * half)
     depth, underway = np.full(len(rays), np.inf), np.arange(len(rays))
     for _ in range(_STEPS):
@@ -127,4 +133,4 @@ def _march(
         depth[underway[touched]] = travelled[touched]
         on = ~touched & (travelled < middle + 2 * half)
         rays, travelled, underway = rays[on], travelled[on], underway[on]
-    return depth.reshape(bottom - top, right - left)
+    return depth.reshape(shape)

@@ -75,8 +75,21 @@ def read_experiments(results: Path) -> dict[str, Recorded]:
             sheet = files.read_sheet(path)
             of_it = [cost for cost in costs if cost["experiment"] == sheet.name]
             found.append(Recorded(sheet, read_records(sheet, results), of_it))
-    found.sort(key=lambda one: (one.sheet.reference is None, one.sheet.name))
+    found.sort(key=_place)
     return {one.sheet.name: one for one in found}
+
+
+def _place(recorded: Recorded) -> tuple[bool, str]:
+    """Those with a reference first, then by name."""
+    return recorded.sheet.reference is None, recorded.sheet.name
+
+
+def read_all(folders: Iterable[Path]) -> dict[str, Recorded]:
+    """The experiments of several folders; one that is in two of them counts in the first."""
+    found: dict[str, Recorded] = {}
+    for folder in folders:
+        found = read_experiments(folder) | found
+    return dict(sorted(found.items(), key=lambda item: _place(item[1])))
 
 
 def read_records(sheet: Sheet, results: Path) -> list[Record]:

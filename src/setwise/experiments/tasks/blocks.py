@@ -45,7 +45,7 @@ class BlocksData(DataConfig):
     stacks: int = 3
     states: int = 2500
     seed: int = 0
-    renderer: Literal["mitsuba", "blender"] = "mitsuba"
+    renderer: Literal["mitsuba", "blender", "sketch"] = "mitsuba"
     width: int = 300
     height: int = 200
     samples: int = 32

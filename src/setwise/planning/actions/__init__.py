@@ -1,7 +1,8 @@
 """Action models learned from transitions of sets, for planning in worlds that nobody listed.
 
 Four ideas, a file each: what elements are called (`symbols`), what a step changes (`differences`),
-when it can be done (`preconditions`), and how a planner is told (`pddl`).
+when it can be done (`preconditions`), and how a planner is told (`pddl`). What things seen are
+called is learned first (`seen`, by `looks` and `places`).
 """
 
 from setwise.planning.actions.files import (
@@ -11,17 +12,24 @@ from setwise.planning.actions.files import (
     write_recording,
 )
 from setwise.planning.actions.model import ActionModel
+from setwise.planning.actions.pictured import PicturedSteps
 from setwise.planning.actions.plan import ActionPlan, replay
 from setwise.planning.actions.recording import Recording, from_elements, from_tensors, together
+from setwise.planning.actions.seen import SeenSymbols, Sights, agreement, fit_symbols
 from setwise.planning.actions.symbols import Symbols, UnknownSymbolError
 from setwise.planning.actions.walks import record_walks
 
 __all__ = [
     "ActionModel",
     "ActionPlan",
+    "PicturedSteps",
     "Recording",
+    "SeenSymbols",
+    "Sights",
     "Symbols",
     "UnknownSymbolError",
+    "agreement",
+    "fit_symbols",
     "from_elements",
     "from_tensors",
     "read_problem",

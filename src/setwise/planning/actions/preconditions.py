@@ -65,7 +65,8 @@ def learn_schema(
                 template
                 for template, there in found.items()
                 if there > few
-                and counts.held[key] - counts.both[key, _one_value(template, slots)] - there <= few
+                and counts.missing_with(key, template) <= few
+                and _values(template, slots) not in fixed
             )
             for key, found in counts.there_with.items()
         },
@@ -97,7 +98,7 @@ class _Counts:
         self.bound: list[list[dict[int, int]]] = []  # of each feature, the slot of each value
         self.taken: Counter[tuple[int, int]] = Counter()  # a value of a feature, by any slot
         starts = [sum(slots[:c]) for c in range(len(slots))]
-        for binding, elements in observations:
+        for binding, _ in observations:
             bound = [
                 {value: k for k, value in enumerate(binding[start : start + count])}
                 for start, count in zip(starts, slots, strict=True)
@@ -111,17 +112,36 @@ class _Counts:
                 for c, values in enumerate(bound):
                     for value in values:
                         self.both[key, (c, value)] += 1
+        for bound, (binding, elements) in zip(self.bound, observations, strict=True):
+            keys = list(enumerate(binding))
             for element in elements:
                 template = tuple(
                     bound[c].get(value, count + value)
                     for c, (value, count) in enumerate(zip(element, slots, strict=True))
                 )
                 self.there[template] += 1
-                single = [c for c, digit in enumerate(template) if digit >= slots[c]]
-                if len(single) == 1:
-                    [c] = single
+                for c in self._of_a_slot(template):
                     for key in keys[starts[c] : starts[c] + slots[c]]:
                         self.there_with[key][template] += 1
+
+    def _of_a_slot(self, template: Digits) -> list[int]:
+        """The features whose slots may have to do with a template by what they hold.
+
+        Its one value may be of such a feature, or one value of an element without slots, if the
+        action never touches its others: such as where a blank is, for the place of what moves.
+        """
+        own = [c for c, digit in enumerate(template) if digit >= self.slots[c]]
+        if len(own) == len(template) > 1:
+            touched = [c for c in own if (c, template[c] - self.slots[c]) in self.taken]
+            return own if not touched else touched if len(touched) == 1 else []
+        return own if len(own) == 1 else []
+
+    def missing_with(self, key: tuple[int, int], template: Digits) -> int:
+        """How often a template was not there, with this value in this slot, where it could be."""
+        at, _ = key
+        c = next(c for c in range(len(self.slots)) if at < sum(self.slots[: c + 1]))
+        elsewhere = self.both[key, (c, template[c] - self.slots[c])]
+        return self.held[key] - elsewhere - self.there_with[key][template]
 
     def could_be(self, template: Digits, missing: int, most: int) -> bool:
         """Whether a template was missing at most so often where it could have been there.
@@ -161,13 +181,3 @@ def _values(template: Digits, slots: Digits) -> Digits | None:
     if any(digit < count for digit, count in zip(template, slots, strict=True)):
         return None
     return tuple(digit - count for digit, count in zip(template, slots, strict=True))
-
-
-def _one_value(template: Digits, slots: Digits) -> tuple[int, int]:
-    """The feature and the number of the only value in a template."""
-    [found] = [
-        (c, digit - count)
-        for c, (digit, count) in enumerate(zip(template, slots, strict=True))
-        if digit >= count
-    ]
-    return found

@@ -52,7 +52,9 @@ class Schema:
     An action can be done if everything that was always there before it is there, and nothing that
     never was. Both are said of templates; and of each slot and each value in it once more, for
     templates with no other value than one of the same feature, so that a disk may be held by
-    smaller ones alone. Any two values that were seen together in two slots may meet again.
+    smaller ones alone; and of what must be there also for elements without slots, if the action
+    never touches their other values. Any two values that were seen together in two slots may meet
+    again.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from setwise.files import atomic_write_text
@@ -21,7 +21,7 @@ from setwise.report.page.pieces import (
 )
 from setwise.report.page.plans import plans_section
 from setwise.report.page.reconstructions import reconstructions
-from setwise.report.tables import Recorded, read_experiments
+from setwise.report.tables import Recorded, read_all
 
 TITLE = "Networks whose output is a set: what is recorded"
 INTRODUCTION = (
@@ -43,14 +43,17 @@ NOTHING = "No experiment is recorded here yet. A small one, with four losses, is
 EXAMPLE = "setwise reproduce table1 --preset quick"
 
 
-def write(output: Path, results: Path, benchmarks: Path) -> None:
-    """Make the page from a folder of results and one of benchmark records; it appears whole."""
-    atomic_write_text(output, report(results, benchmarks))
+def write(output: Path, results: Path, benchmarks: Path, also: Sequence[Path] = ()) -> None:
+    """Make the page from a folder of results and one of benchmark records; it appears whole.
+
+    ``also`` are further folders of experiments.
+    """
+    atomic_write_text(output, report(results, benchmarks, also))
 
 
-def report(results: Path, benchmarks: Path) -> str:
+def report(results: Path, benchmarks: Path, also: Sequence[Path] = ()) -> str:
     """The text of the page."""
-    found = read_experiments(results)
+    found = read_all([results, *also])
     sections = [
         Section("overview", "At a glance", _overview(found)),
         *(experiment_section(one, reconstructions(results, one)) for one in found.values()),

@@ -1,0 +1,68 @@
+"""What ``setwise plan`` plans with where nothing was learned yet: made once, in about a minute."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from setwise.cli.plans import trained
+from setwise.experiments.recipes import table5
+from setwise.experiments.recipes.paper import SH
+from setwise.experiments.tasks import BlocksData
+
+if TYPE_CHECKING:
+    from setwise.planning.learned import LearnedSpace
+    from setwise.planning.seen_space import SeenSpace
+
+# All states of three blocks on three stacks, sketched.
+BLOCKS = BlocksData(
+    blocks=3, states=480, train=480, renderer="sketch", width=120, height=80, samples=4
+)
+
+
+def puzzle(options: argparse.Namespace) -> LearnedSpace:
+    """A network of the 2 x 3 puzzle, that of ``setwise reproduce table5 --preset quick``."""
+    from setwise.planning.learned import open_space
+
+    print(
+        f"{options.runs} holds no network of the puzzle: a small one is trained, once, for about "
+        f"half a minute",
+        file=sys.stderr,
+    )
+    how = {"seeds": [0], "save_every": 300.0, "threads": 1, "commit": None, "keep": None}
+    as_there = argparse.Namespace(**(vars(options) | how))
+    [(path, _)] = trained(table5.QUICK_NETWORKS, [SH], as_there, "cpu")
+    return open_space(path)
+
+
+def blocksworld(options: argparse.Namespace) -> SeenSpace:
+    """Symbols of three blocks, learned from steps between sketches of all their states.
+
+    Networks of photographs take a GPU, or hours.
+    """
+    from rich.console import Console
+
+    from setwise.cli.pictures import draw_archive
+    from setwise.data.blocksworld import Blocksworld
+    from setwise.planning.seen_space import FILE, open_seen
+
+    path = BLOCKS.archive(options.data)
+    if not path.exists():
+        print(
+            f"{options.runs} holds no network of the blocksworld: {BLOCKS.states} pictures are "
+            f"sketched, and symbols learned from them, once, for about a minute",
+            file=sys.stderr,
+        )
+        settings = BLOCKS.render_settings()
+        draw_archive(settings, BLOCKS.states, path.parent, Console(stderr=True))
+    elif not path.with_name(FILE).exists():
+        print(f"symbols are learned from the pictures in {path}", file=sys.stderr)
+    return open_seen(path, Blocksworld(BLOCKS.blocks, BLOCKS.stacks), BLOCKS.seed)
+
+
+STARTERS: dict[str, Callable[[argparse.Namespace], LearnedSpace | SeenSpace]] = {
+    "puzzle": puzzle,
+    "blocksworld": blocksworld,
+}

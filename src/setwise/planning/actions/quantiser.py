@@ -1,0 +1,107 @@
+"""Vector quantisation in the cost that pairs of the same teach.
+
+Legend: E points, A numbers of a point, D directions that tell, K codes.
+
+How points vary where nothing has changed is learned from pairs of the same: along such directions
+differences cost little, along others much. It is the cost of a Gaussian whose covariance is that of
+the pairs (relevant component analysis; Bar-Hillel et al., 2005), and codes are the centres that
+cost all points least. There are as many as stay stable, that is, as many as give nearly all pairs
+one code, none of which is that of a few odd points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_RIDGE = 1e-3  # of the mean variance of pairs, added to all
+_TELLS = 2.0  # the variance, in units of that of pairs, from which on a direction tells
+_MOST_DIRECTIONS = 64
+_MOST_CODES = 24
+_FEWEST_PAIRS = 4
+_SAMPLE = 4000  # points that codes are learned from, at most
+_STARTS = 5
+_STABLE = 0.98  # the share of pairs with one code
+_ODD = 0.1  # of the points that a code would have if all had as many: fewer are odd ones
+_HOPELESS = 0.8  # so unstable, there is no use in still more codes
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """A code for each point [A]."""
+
+    centre: Tensor  # [A]
+    directions: Tensor  # [A, D]; differences along them are in units of those of pairs
+    codebook: Tensor  # [K, D]
+
+    @classmethod
+    def fit(cls, points: Tensor, pairs: Tensor) -> Quantiser:
+        """Learn from points [E, A], of which pairs [n, 2] are of the same."""
+        centre = points.mean(0)
+        points = points - centre
+        if len(pairs) < _FEWEST_PAIRS:  # nothing tells more than that they are points
+            return cls(centre, points.new_zeros(points.shape[1], 1), points.new_zeros(1, 1))
+        count = _stable_count(points, pairs)
+        directions = _directions(points, pairs)
+        return cls(centre, directions, _codebook(points @ directions, count))
+
+    @property
+    def count(self) -> int:
+        """How many codes there are."""
+        return len(self.codebook)
+
+    def encode(self, points: Tensor) -> Tensor:
+        """The codes [E] of points [E, A]."""
+        return _nearest((points - self.centre) @ self.directions, self.codebook)
+
+
+def share_of_pairs(codes: Tensor, pairs: Tensor) -> float:
+    """The share of pairs [n, 2] with one code."""
+    return float((codes[pairs[:, 0]] == codes[pairs[:, 1]]).double().mean())
+
+
+def _stable_count(points: Tensor, pairs: Tensor) -> int:
+    """How many codes stay stable: half of the pairs is learned from, the other half is asked."""
+    learned, asked = pairs.chunk(2)
+    seen, found = points @ _directions(points, learned), 1
+    for count in range(2, min(_MOST_CODES, len(seen)) + 1):
+        codes = _nearest(seen, _codebook(seen, count))
+        stable, least = share_of_pairs(codes, asked), int(codes.bincount(minlength=count).min())
+        if stable >= _STABLE and least >= _ODD * len(codes) / count:
+            found = count
+        elif stable < _HOPELESS:
+            break
+    return found
+
+
+def _directions(points: Tensor, pairs: Tensor) -> Tensor:
+    """[A, D] along which points [E, A] differ by more than pairs do, in units of these."""
+    apart = (points[pairs[:, 0]] - points[pairs[:, 1]]).double()
+    within = apart.mT @ apart / (2 * len(apart))
+    size = len(within)
+    within += _RIDGE * within.trace() / size * torch.eye(size, dtype=within.dtype)
+    variance, axes = torch.linalg.eigh(within)
+    white = axes / variance.sqrt()
+    seen = points.double() @ white
+    strength, tell = torch.linalg.eigh(seen.mT @ seen / len(seen))
+    strength, tell = strength.flip(0)[:_MOST_DIRECTIONS], tell.flip(1)[:, :_MOST_DIRECTIONS]
+    kept = strength >= _TELLS
+    kept[0] = True
+    return (white @ tell[:, kept]).to(points)
+
+
+def _codebook(seen: Tensor, count: int) -> Tensor:
+    """Centres [K, D] near which the points [E, D] lie: k-means, the best of some starts."""
+    from sklearn.cluster import KMeans  # type: ignore[import-untyped]
+
+    # Drawn at random: elements of sets may come in an order, of which every fourth is one thing.
+    order = torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))
+    few = seen[order[:_SAMPLE]]
+    found = KMeans(count, n_init=_STARTS, random_state=0).fit(few.numpy())
+    return torch.from_numpy(found.cluster_centers_).to(seen)
+
+
+def _nearest(seen: Tensor, codebook: Tensor) -> Tensor:
+    return torch.cdist(seen, codebook).argmin(-1)

@@ -1,0 +1,96 @@
+"""``setwise plan`` where nothing was learned yet: it learns something small first, and once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from setwise import cli
+from setwise.cli import starters
+from setwise.data.blocksworld import Blocksworld
+from setwise.experiments.recipes import table5
+from setwise.experiments.saved_networks import save_network
+from setwise.experiments.train import Training
+from setwise.planning import LatentPlanner
+from setwise.planning.seen_space import FILE, SeenSpace, open_seen
+from tiny_experiments import puzzle_config
+
+Captured = pytest.CaptureFixture[str]
+SMALL = replace(starters.BLOCKS, blocks=2, states=48, train=48, width=60, height=40, samples=1)
+
+
+@pytest.fixture(autouse=True)
+def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_puzzle_without_a_network(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny network stands for the quick one, which test_planning_cli.py plans with."""
+    tiny = replace(
+        table5.QUICK_NETWORKS,
+        config=lambda scenario, loss, seed: replace(
+            puzzle_config(scenario, "SH", seed), experiment=table5.QUICK_NETWORKS.name
+        ),
+    )
+    monkeypatch.setattr(table5, "QUICK_NETWORKS", tiny)
+    assert cli.main(["plan", "puzzle", "--steps", "2"]) in (0, 1)  # it has hardly learned
+    said = capsys.readouterr()
+    assert "runs holds no network of the puzzle: a small one is trained, once" in said.err
+    [network] = Path("runs/networks5-quick").glob("*.safetensors")
+    assert f"network    {network}" in said.out
+    assert json.loads(Path("plans/plans.json").read_text())
+    [record] = Path("runs/networks5-quick/networks5-quick.jsonl").read_text().splitlines()
+    assert json.loads(record)["run"] == network.stem
+    assert not Path("results").exists()
+    before = network.stat().st_mtime_ns
+    cli.main(["plan", "puzzle", "--steps", "2"])
+    assert "trained" not in capsys.readouterr().err
+    assert network.stat().st_mtime_ns == before
+
+
+def test_the_network_of_the_demonstration_is_found(capsys: Captured) -> None:
+    network = Path("demo/set_cross_entropy.safetensors")
+    save_network(network, Training([puzzle_config()], "cpu"), 0)
+    assert cli.main(["plan", "puzzle", "--steps", "1"]) in (0, 1)
+    said = capsys.readouterr()
+    assert f"network    {network}" in said.out
+    assert said.err == ""
+
+
+def test_a_blocksworld_without_a_network(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starters, "BLOCKS", SMALL)
+    monkeypatch.setattr("setwise.render.dataset._cores", lambda: 1)
+    assert cli.main(["plan", "blocksworld", "--steps", "3", "--seed", "1"]) == 0
+    said = capsys.readouterr()
+    assert "runs holds no network of the blocksworld: 48 pictures are sketched" in said.err
+    assert f"symbols    runs/blocksworld-2-60x40/{FILE}" in said.out
+    assert "4 looks in 3 columns, and no network" in said.out
+    assert "decoding   48 of 48 states come back" in said.out
+    assert "checked    optimal plan" in said.out
+    [record] = json.loads(Path("plans/plans.json").read_text())
+    assert record["valid"]
+    # Once: neither pictures nor symbols are made again, nor is their file taken for a network.
+    assert cli.main(["plan", "blocksworld", "--steps", "3", "--seed", "2"]) == 0
+    assert capsys.readouterr().err == ""
+    assert cli.main(["plan", "blocksworld", "--record", "kept"]) == 2
+    assert "--record: the page is about networks" in capsys.readouterr().err
+    Path(f"runs/blocksworld-2-60x40/{FILE}").unlink()
+    assert cli.main(["plan", "blocksworld", "--steps", "1"]) == 0
+    assert "symbols are learned from the pictures in" in capsys.readouterr().err
+
+
+# Slow: it sketches 480 pictures. The test above does the same with a tenth of them.
+@pytest.mark.slow
+def test_three_blocks_as_they_are(capsys: Captured) -> None:
+    """Every state comes back; so all plans are right."""
+    assert cli.main(["plan", "blocksworld", "--steps", "14"]) == 0
+    assert "checked    optimal plan" in capsys.readouterr().out
+    world = Blocksworld(starters.BLOCKS.blocks, starters.BLOCKS.stacks)
+    space = open_seen(starters.BLOCKS.archive(Path("runs")), world, starters.BLOCKS.seed)
+    assert isinstance(space, SeenSpace)
+    with LatentPlanner(space.model, space.world) as planner:
+        health = planner.health()
+    assert (health.states, health.codes, health.recovered) == (480, 480, 480)

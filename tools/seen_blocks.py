@@ -1,0 +1,211 @@
+"""Plans from pictures: action models over learned symbols, measured in the Blocksworld.
+
+    python -m tools.seen_blocks ARCHIVE    # writes results/actions/seen.jsonl; some minutes
+
+`tools.action_curves` writes the table of docs/action-models.md from it. ARCHIVE is what ``setwise
+data blocksworld --blocks 4 --states all`` made. Symbols and actions are learned from random
+transitions between its pictures. Problems lead between states that were not recorded, given by
+their pictures alone, and the world judges every plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from setwise.data.blocksworld import Blocksworld
+from setwise.data.blocksworld_archive import BlocksworldArchive
+from setwise.environment import describe
+from setwise.experiments.tasks.rules import fingerprint
+from setwise.files import atomic_write_text
+from setwise.planning import ActionModel, ActionPlan
+from setwise.planning.actions.pictured import PicturedSteps
+from setwise.planning.actions.seen import FREE, SeenSymbols, agreement, fit_symbols
+from setwise.planning.actions.symbols import Element
+from setwise.report.tables import read_experiments
+from tools.markdown import markdown
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "results" / "actions" / "seen.jsonl"
+STEPS = (3, 7, 14)
+PROBLEMS = 10  # of each
+_SECONDS = 60.0  # for each plan
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is learned from."""
+
+    transitions: int
+    blocks: int = 4
+    stacks: int = 3
+    support: int = 2
+    seed: int = 0  # of the transitions and problems
+    drawn_by: int = 0  # the seed of the states of the archive
+
+
+SETTINGS = [Setting(transitions=count) for count in (200, 500, 1000, 2000)]
+
+
+def measure(setting: Setting, archive: BlocksworldArchive) -> dict[str, Any]:
+    """Learn symbols and actions, plan and judge."""
+    world = Blocksworld(setting.blocks, setting.stacks)
+    states = world.sample(len(archive.boxes), setting.drawn_by)  # what the pictures show
+    steps = PicturedSteps.draw(archive, setting.transitions, setting.seed)
+    start = time.monotonic()
+    symbols = fit_symbols(steps.before, steps.after)
+    looking = time.monotonic() - start
+    recording = symbols.recording(steps.before, steps.after)
+    model = ActionModel.learn(recording, absent=False, support=setting.support)
+    learning = time.monotonic() - start - looking
+    codes = symbols.looks.encode(steps.sights.patches)
+    kinds = 2 * torch.arange(world.blocks) + states[..., 2]
+    known = torch.zeros(len(states), dtype=torch.bool)
+    known[steps.recorded.flatten()] = True
+    meaning = {
+        int(code): int(kinds[codes == code].mode().values) for code in codes.unique().tolist()
+    }
+    ends, plans, valid = [], [], []
+    for length in STEPS:
+        for init, goal in steps.problems(length, PROBLEMS, setting.seed):
+            given = symbols.encode(steps.sights[torch.tensor([init, goal])])
+            plan = model.plan(*given, searcher="ff", seconds=_SECONDS)
+            ends.append(length)
+            plans.append(plan)
+            wanted = states[init], states[goal]
+            valid.append(plan.solved and is_valid(world, plan, symbols, meaning, wanted))
+    return {
+        "looks": symbols.looks.count,
+        "stable": symbols.looks.stable,
+        "agreement": agreement(codes[known].flatten(), kinds[known].flatten()),
+        "agreement_elsewhere": agreement(codes[~known].flatten(), kinds[~known].flatten()),
+        "states_recorded": int(known.sum()),
+        "schemas": len(model.schemas),
+        "looking_seconds": round(looking, 2),
+        "learning_seconds": round(learning, 2),
+        "outcomes": [
+            {
+                "steps": length,
+                "outcome": str(plan.outcome),
+                "valid": bool(good),
+                "length": len(plan.steps),
+                "seconds": round(plan.seconds, 2),
+            }
+            for length, plan, good in zip(ends, plans, valid, strict=True)
+        ],
+    }
+
+
+def is_valid(
+    world: Blocksworld,
+    plan: ActionPlan,
+    symbols: SeenSymbols,
+    meaning: dict[int, int],
+    ends: tuple[Tensor, Tensor],
+) -> bool:
+    """Whether every step is legal in the world, from the one state to the other."""
+    try:
+        states = [state_of(world, elements, symbols, meaning) for elements in plan.sets]
+        legal = all(bool(world.is_legal_action(*step)) for step in pairwise(states))
+    except ValueError:  # of what is no state
+        return False
+    return legal and states[0].equal(ends[0]) and states[-1].equal(ends[1])
+
+
+def state_of(
+    world: Blocksworld, elements: Sequence[Element], symbols: SeenSymbols, meaning: dict[int, int]
+) -> Tensor:
+    """The state [N, 3] that elements describe; ``meaning`` is the kind of each look."""
+    things = [(meaning[int(look)], str(place)) for look, place in elements if look != FREE]
+    if sorted(kind // 2 for kind, _ in things) != list(range(world.blocks)):
+        raise ValueError("a block is missing, or there twice")
+    letters = symbols.places.letters
+    rows = {k // 2: [letters.index(place[0]), int(place[1:]) - 1, k % 2] for k, place in things}
+    return world.check(torch.tensor([rows[block] for block in range(world.blocks)]))
+
+
+def record(path: Path) -> None:
+    """Measure what is not recorded yet."""
+    archive, environment = BlocksworldArchive.read(path), describe(torch.device("cpu"))
+    known = {json.dumps(one["setting"]) for one in read()}
+    for setting in SETTINGS:
+        if json.dumps(asdict(setting)) in known:
+            continue
+        found: dict[str, Any] = {"setting": asdict(setting), "sha256": fingerprint(path)}
+        found |= measure(setting, archive) | {"environment": environment}
+        lines = [*map(json.dumps, read()), json.dumps(found)]
+        atomic_write_text(RECORDS, "".join(f"{line}\n" for line in lines))
+        print(f"{setting}: {sum(one['valid'] for one in found['outcomes'])} valid", flush=True)
+
+
+def read() -> list[dict[str, Any]]:
+    """The records."""
+    if not RECORDS.is_file():
+        return []
+    return [json.loads(line) for line in RECORDS.read_text().splitlines()]
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """A line for each measurement, and the networks of Table 5 beside them."""
+    titles = ["learned from", "looks", "named rightly", "of states not recorded"]
+    titles += [f"{steps} steps" for steps in STEPS] + ["valid, of plans found", "seconds"]
+    lines = []
+    for one in sorted(records, key=lambda one: int(one["setting"]["transitions"])):
+        plans = one["outcomes"]
+        good = [sum(p["valid"] for p in plans if p["steps"] == steps) for steps in STEPS]
+        found = [p for p in plans if p["outcome"] == "solved"]
+        seconds = [p["seconds"] for p in found]
+        lines.append(
+            [
+                f"{one['setting']['transitions']:,} transitions",
+                str(one["looks"]),
+                f"{100 * one['agreement']:.2f}%",
+                f"{100 * one['agreement_elsewhere']:.2f}%",
+                *(f"{number} of {PROBLEMS}" for number in good),
+                f"{sum(good)} of {len(found)}",
+                f"{statistics.median(seconds):.1f}" if found else "",
+            ]
+        )
+    lines.append(["all 34,560, by a network", "", "", "", *_of_table5(), "", ""])
+    made = sorted({f"{r['environment']['hardware']}, commit {_short(r)}" for r in records})
+    return "\n".join(markdown(titles, lines)) + f"\n\nOn {'; '.join(made)}.\n"
+
+
+def _of_table5() -> list[str]:
+    """What networks of set cross entropy solve, as median and best."""
+    recorded = read_experiments(ROOT / "results")["table5"].records
+    said = []
+    for steps in STEPS:
+        solved = [
+            int(one["metrics"]["solved"])
+            for one in recorded
+            if (one["scenario"], one["loss"]) == (f"blocks-{steps}", "set_cross_entropy")
+        ]
+        said.append(f"{statistics.median(solved):g} of {PROBLEMS}, at best {max(solved)}")
+    return said
+
+
+def _short(record: dict[str, Any]) -> str:
+    commit = str(record["environment"]["commit"])
+    return commit[:12] + commit[40:]
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("archive", type=Path)
+    record(parser.parse_args().archive)
+
+
+if __name__ == "__main__":
+    main()
