@@ -68,6 +68,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.kernels
 	$(BIN)/python -m tools.results
 	$(BIN)/python -m tools.action_curves
+	$(BIN)/python -m tools.study
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.
@@ -102,4 +103,4 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 
 clean:
 	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo report.html
-	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find src tests docs benchmarks examples studies tools -name __pycache__ -prune -exec rm -rf {} +
