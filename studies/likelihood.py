@@ -1,7 +1,7 @@
 """Four tasks that the likelihood of a set was made for, at full length, beside set cross entropy.
 
-``setwise train studies/likelihood.py`` trains them; ``setwise train studies/likelihood.py --losses
-LH --scenarios lights --keep all`` and then ``setwise plan lights`` plans with what was learned.
+``setwise train studies/likelihood.py`` trains them; ``lights_plans.py`` beside this file plans with
+what was learned of Lights Out.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         return replace(
             base,
             data=PuzzleData(variable=True, dummies="none", scored_as="categorical"),
-            network=Autoencoder(surplus=4),
-            schedule=table2.PAPER_SCHEDULE,
+            # With dropout networks stay at what all sets have in common.
+            network=Autoencoder(dropout=0.0),
+            schedule=replace(table2.PAPER_SCHEDULE, learning_rate=2e-3),
         )
     if scenario == "multisets":
         return replace(
             base,
             data=MultisetData(states=100_000, train=96_000),
-            network=RuleLearner(width=1000, hidden_layers=3, dropout=0.0, surplus=28),
-            schedule=Schedule(epochs=20, batch=250, cooldown=0.7, evaluations=20),
+            network=RuleLearner(width=1000, hidden_layers=3, dropout=0.0, surplus=4),
+            schedule=Schedule(epochs=40, batch=250, cooldown=0.7, evaluations=20),
         )
     if scenario == "lights":
         return replace(

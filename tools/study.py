@@ -7,6 +7,7 @@ The studies are trained by ``setwise train studies/losses.py`` and ``studies/lik
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
@@ -54,7 +55,7 @@ def rows(study: Recorded) -> str:
     for scenario, cells in _by_scenario(study).items():
         best = max(cell.median for cell in cells)
         level = [cell for cell in cells if cell.median >= best - LEVEL]
-        level.sort(key=lambda cell: times[cell.loss, scenario])
+        level.sort(key=lambda cell: times.get((cell.loss, scenario), math.inf))
         others = sorted((c for c in cells if c not in level), key=lambda c: -c.median)
         lines.append(
             [
@@ -93,7 +94,7 @@ def losses(study: Recorded) -> str:
         beside = [
             times[loss, cell.scenario] / times[BESIDE, cell.scenario]
             for cell in own
-            if (BESIDE, cell.scenario) in times
+            if {(loss, cell.scenario), (BESIDE, cell.scenario)} <= times.keys()
         ]
         lines.append(
             [
@@ -142,13 +143,15 @@ def _by_scenario(study: Recorded) -> dict[str, list[Cell]]:
 
 
 def _times(study: Recorded) -> dict[tuple[str, str], float]:
-    """Seconds of a network and an epoch, by loss and scenario."""
+    """Seconds of a network and an epoch, by loss and scenario; none of losses trained together."""
+    together: dict[str, set[str]] = defaultdict(set)
+    for record in study.records:
+        together[record["ensemble"]].add(record["loss"])
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for record in study.records:
-        epochs = record["config"]["schedule"]["epochs"]
-        found[record["loss"], record["scenario"]].append(
-            record["seconds"] / record["members"] / epochs
-        )
+        if len(together[record["ensemble"]]) == 1:
+            own = record["seconds"] / record["members"] / record["config"]["schedule"]["epochs"]
+            found[record["loss"], record["scenario"]].append(own)
     return {cell: median(seconds) for cell, seconds in found.items()}
 
 

@@ -31,6 +31,7 @@ SHEET = Sheet(
 def run(scenario: str, loss: str, seed: int, exact: float, seconds: float) -> dict[str, Any]:
     return {
         "run": f"{scenario}-{loss}-{seed}",
+        "ensemble": f"{scenario}-{loss}",
         **{"scenario": scenario, "loss": loss, "seed": seed},
         **{"members": 2, "seconds": seconds, "metrics": {"exact": exact, "heldout": exact / 2}},
         "config": {"schedule": {"epochs": 10}},
@@ -80,6 +81,11 @@ def test_losses_are_timed_beside_set_cross_entropy() -> None:
     assert "| SH: set cross entropy | 0 of 2 | 1 | 1.0x |\n" in text
     assert "| AH: best assignment | 1 of 1 | 0 | 10.0x |\n" in text
     assert "| LH: set likelihood | 1 of 2 | 0 | 2.5x |\n" in text
+
+
+def test_losses_that_were_trained_together_have_no_times() -> None:
+    mixed = [record | {"ensemble": "all"} for record in SMALL.records]
+    assert "| LH: set likelihood | 1 of 2 | 0 |  |\n" in study.losses(Recorded(SHEET, mixed, []))
 
 
 def test_runs_in_full() -> None:
