@@ -103,4 +103,4 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 
 clean:
 	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo report.html
-	find src tests docs benchmarks examples studies tools -name __pycache__ -prune -exec rm -rf {} +
+	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
