@@ -235,4 +235,5 @@ EXPERIMENT = Experiment(
     metric="exact",
     metric_label="share of all sets that come out right",
     command="setwise train studies/losses.py",
+    remark="The exclusivity of LH, annealed rises in training, from 0 to 1.",
 )
