@@ -17,23 +17,27 @@ STEPS = 5  # of colour, from the worst to the best; see style.css
 
 
 def heat_map(caption: str, sheet: Sheet, records: Sequence[Record]) -> Markup:
-    """Scenarios as rows, losses as columns: the median of the runs, and from worst to best."""
+    """Scenarios as rows, losses as columns: the median of the runs, their ends, and their time."""
     ends = tables.bounds(sheet, records)
     found = {(cell.loss, cell.scenario): cell for cell in tables.cells(sheet, records)}
     rows = []
     for scenario in dict.fromkeys([*sheet.scenarios, *tables.scenarios(sheet, records)]):
-        cells = []
+        cells: list[tuple[str, list[str], str]] = []
         for loss in sheet.losses:
             cell = found.get((loss, scenario))
             if cell is None:
-                cells.append(("", "", "none"))
+                cells.append(("", [], "none"))
                 continue
-            spread = f"{sheet.format(cell.worst)} to {sheet.format(cell.best)}"
+            runs = [r for r in records if (r["loss"], r["scenario"]) == (loss, scenario)]
+            below = [
+                f"{sheet.format(cell.worst)} to {sheet.format(cell.best)}",
+                f"{tables.seconds(runs) / len(runs):.3g} s",
+            ]
             step = str(step_of(cell.median, ends, sheet.better == "higher"))
-            cells.append((sheet.format(cell.median), spread, step))
+            cells.append((sheet.format(cell.median), below, step))
         rows.append((sheet.label(scenario), cells))
     symbols = [style.symbol for style in sheet.losses.values()]
-    note = "median of the runs, and below it from the worst to the best"
+    note = "median of the runs, below it from the worst to the best, and what one took to train"
     return piece("heat", f"{caption}; {note}", symbols, rows)
 
 
