@@ -48,21 +48,26 @@ def update(page: Path, results: Path) -> str:
     return with_blocks(page.read_text(), page.name, blocks)
 
 
+def score(cell: Cell) -> float:
+    """What a loss is worth: the median on what was held out, or on all where nothing was."""
+    return cell.median if cell.heldout_median is None else cell.heldout_median
+
+
 def rows(study: Recorded) -> str:
     """For each task the losses that are level with the best, the fastest first."""
     times = _times(study)
     lines = []
     for scenario, cells in _by_scenario(study).items():
-        best = max(cell.median for cell in cells)
-        level = [cell for cell in cells if cell.median >= best - LEVEL]
+        best = max(map(score, cells))
+        level = [cell for cell in cells if score(cell) >= best - LEVEL]
         level.sort(key=lambda cell: times.get((cell.loss, scenario), math.inf))
-        others = sorted((c for c in cells if c not in level), key=lambda c: -c.median)
+        others = sorted((c for c in cells if c not in level), key=lambda c: -score(c))
         lines.append(
             [
                 study.sheet.label(scenario),
                 _named(study, level),
                 _named(study, others[:MOST_NAMED]),
-                _symbols(study, [cell for cell in cells if cell.median < BROKEN]),
+                _symbols(study, [cell for cell in cells if score(cell) < BROKEN]),
             ]
         )
     return _table(["your data", "take", "behind", f"below {BROKEN:.2f}"], lines) + _recorded(study)
@@ -74,7 +79,7 @@ def medians(study: Recorded) -> str:
     lines = []
     for scenario, cells in _by_scenario(study).items():
         found = {cell.loss: cell for cell in cells}
-        best = max(cell.median for cell in cells)
+        best = max(map(score, cells))
         shown = [_median(study, found.get(loss), best) for loss in study.sheet.losses]
         lines.append([study.sheet.label(scenario), *shown])
     return _table(["", *symbols], lines)
@@ -89,8 +94,8 @@ def losses(study: Recorded) -> str:
         own = [cell for cell in cells if cell.loss == loss]
         if not own:
             continue
-        solved = sum(cell.median >= SOLVED for cell in own)
-        broken = sum(cell.median < BROKEN for cell in own)
+        solved = sum(score(cell) >= SOLVED for cell in own)
+        broken = sum(score(cell) < BROKEN for cell in own)
         beside = [
             times[loss, cell.scenario] / times[BESIDE, cell.scenario]
             for cell in own
@@ -158,8 +163,8 @@ def _times(study: Recorded) -> dict[tuple[str, str], float]:
 def _median(study: Recorded, cell: Cell | None, best: float) -> str:
     if cell is None:
         return ""
-    said = study.sheet.format(cell.median)
-    return f"**{said}**" if cell.median >= best - LEVEL and best >= BROKEN else said
+    said = study.sheet.format(score(cell))
+    return f"**{said}**" if score(cell) >= best - LEVEL and best >= BROKEN else said
 
 
 def _in_full(study: Recorded, cell: Cell | None) -> str:
@@ -176,9 +181,9 @@ def _in_full(study: Recorded, cell: Cell | None) -> str:
 
 def _named(study: Recorded, cells: list[Cell]) -> str:
     said = [
-        f"{study.sheet.losses[cell.loss].symbol} {study.sheet.format(cell.median)}"
+        f"{study.sheet.losses[cell.loss].symbol} {study.sheet.format(score(cell))}"
         for cell in cells
-        if cell.median >= BROKEN
+        if score(cell) >= BROKEN
     ]
     return "; ".join(said) or "none"
 

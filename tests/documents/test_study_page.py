@@ -33,7 +33,7 @@ def run(scenario: str, loss: str, seed: int, exact: float, seconds: float) -> di
         "run": f"{scenario}-{loss}-{seed}",
         "ensemble": f"{scenario}-{loss}",
         **{"scenario": scenario, "loss": loss, "seed": seed},
-        **{"members": 2, "seconds": seconds, "metrics": {"exact": exact, "heldout": exact / 2}},
+        **{"members": 2, "seconds": seconds, "metrics": {"exact": exact / 2, "heldout": exact}},
         "config": {"schedule": {"epochs": 10}},
         "environment": {"hardware": "a machine"},
     }
@@ -90,7 +90,14 @@ def test_losses_that_were_trained_together_have_no_times() -> None:
 
 def test_runs_in_full() -> None:
     text = study.full_length(SMALL)
-    assert "| clouds | 0.80 / 0.80 / 0.80 (2), held out 0.40 |  | 0.50" in text
+    assert "| clouds | 0.40 / 0.40 / 0.40 (2), held out 0.80 |  | 0.25" in text
+
+
+def test_where_nothing_is_held_out_all_sets_count() -> None:
+    records = [record | {"metrics": {"exact": 0.75}} for record in SMALL.records]
+    assert "| clouds | SH 0.75; LH 0.75 | none | none |\n" in study.rows(
+        Recorded(SHEET, records, [])
+    )
 
 
 def test_plans(tmp_path: Path) -> None:
