@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tools import results as document
 
-from recorded import A1H, COMMITTED, SH, SHEETS, make_records, recorded, write
+from recorded import A1H, COMMITTED, H1H, SH, SHEETS, make_records, recorded, write
 from setwise.experiments.records import Record
 from setwise.report import tables
 from setwise.report.page.cells import table_of_failures
@@ -124,6 +124,17 @@ def test_any_loss_may_have_a_temperature() -> None:
     both[SH] = replace(both[SH], tempered=False)
     said = said_of_temperature(replace(TABLE4, losses=both), soft)
     assert said.startswith("The temperature of A1H falls in training, from 3 to 1. The other")
+
+
+def test_a_loss_whose_temperature_stays_has_one() -> None:
+    """One experiment may train a loss with annealing, and its like without."""
+    both = dict(TABLE4.losses)
+    both[A1H] = replace(both[A1H], tempered=True)
+    soft = make_records("table4", [0], ["n3-2250-random"], losses=[SH], temperature=3.0)
+    steady = make_records("table4", [0], ["n3-2250-random"], losses=[A1H, H1H])
+    said = said_of_temperature(replace(TABLE4, losses=both), soft + steady)
+    falls = "The temperature of SH falls in training, from 3 to 1."
+    assert said == f"{falls} That of A1H is 1. The other losses have none."
 
 
 def test_a_temperature_that_is_not_the_papers_is_told() -> None:

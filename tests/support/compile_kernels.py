@@ -180,7 +180,7 @@ def matching() -> Iterator[tuple[str, Planned]]:
     """Those for all matchings of a set, and for plans: by several programs each."""
     subset_sums.launcher = Planned
     yield "exact", planned(subset_sums._plan, 8, 9, True, True, True).launch
-    grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 16)
+    grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 8)
     yield (
         "Bethe",
         Planned(bethe.bethe_rounds, bethe.constants(grid, True, True, True), grid.warps, 1),

@@ -48,6 +48,9 @@ class Schedule:
     # outputs learn from all targets at first, so that none is left over in the end.
     loss_temperature: float = 1.0
     loss_temperature_until: float = 0.6
+    # Of losses that have an exclusivity: the first share of training, over which it rises from 0,
+    # where outputs may share a target, to 1; see `setwise.rising_exclusivity`. 0 is not at all.
+    exclusivity_until: float = 0.0
     # The share of elements that get the look of others of their kind each time they are seen, and
     # how many of those they get it from; see `setwise.experiments.recombine`.
     recombined: float = 0.0
@@ -65,7 +68,7 @@ class Schedule:
         _require("learning_rate", self.learning_rate >= 0, self, "not negative")
         for name in ("latent_temperature_start", "latent_temperature_end", "loss_temperature"):
             _require(name, getattr(self, name) > 0, self, "positive")
-        for name in ("cooldown", "recombined"):
+        for name in ("cooldown", "recombined", "exclusivity_until"):
             _require(name, 0 <= getattr(self, name) <= 1, self, "a share from 0 to 1")
         for name in ("latent_temperature_until", "loss_temperature_until"):
             _require(name, 0 < getattr(self, name) <= 1, self, "a share of (0, 1]")

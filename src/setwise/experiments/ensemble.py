@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from setwise.experiments.config import Config
+from setwise.experiments.presence import comparable
 from setwise.experiments.presentation import Presentation
 from setwise.experiments.randomness import hashed, random_order
 from setwise.experiments.recombine import Recombination
@@ -170,26 +172,23 @@ def member_losses(
     logits: Tensor,
     targets: Tensor,
     features: Features,
-    loss_temperature: float | Tensor = 1.0,
-    presence: bool = False,
+    annealed: Mapping[str, float | Tensor] = MappingProxyType({}),
 ) -> Tensor:
     """The mean loss [K] of each member over its batch; neighbours share the call of a loss.
 
-    ``loss_temperature`` is for losses that have a temperature, ``presence`` as of a `Task`. The
-    loss is NaN for a member that has diverged, and the others go on.
+    ``annealed`` are the options that a schedule sets, for the losses that have them. The loss is
+    NaN for a member that has diverged, and the others go on.
     """
     logits, finite = finite_sets(logits)
     parts = []
     start = 0
     for name, group in itertools.groupby(names):
         end = start + len(list(group))
-        z, x = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
         loss = LOSSES[name]
-        options = {"temperature": loss_temperature} if "temperature" in loss.options else {}
-        if presence:
-            options |= {"presence": z[..., -1], "target_valid": x[..., -1] > 0.5}
-            z, x = z[..., :-1], x[..., :-1]
-        per_set = loss.function(z, x, features, reduction="none", **options)
+        own = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
+        z, x, presence = comparable(*own, features.width)
+        options = {option: value for option, value in annealed.items() if option in loss.options}
+        per_set = loss.function(z, x, features, reduction="none", **options, **presence)
         parts.append(per_set.unflatten(0, (end - start, -1)))
         start = end
     return torch.cat(parts).masked_fill(~finite, math.nan).mean(dim=1)

@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from setwise.experiments.presence import comparable
 from setwise.features import Features
 from setwise.metrics import multiset_equality, set_success
 
@@ -34,6 +35,7 @@ class Measure(Protocol):
     ) -> dict[str, Tensor]:
         """Values [K, s] by name of logits [K, s, N, F] for targets [s, N, F].
 
+        With presence both have one more number; see `setwise.experiments.presence`.
         Where ``finite`` [K, s] is False the output was no number at all.
         """
 
@@ -58,9 +60,10 @@ class SetSuccess:
         self, logits: Tensor, finite: Tensor, targets: Tensor, features: Features
     ) -> dict[str, Tensor]:
         targets = targets.expand(len(logits), *targets.shape)
+        z, x, options = comparable(logits, targets, features.width)
         found = {
-            "success": set_success(logits, targets, features, reduction="none"),
-            "exact": multiset_equality(logits, targets, features, reduction="none"),
+            "success": set_success(z, x, features, reduction="none", **options),
+            "exact": multiset_equality(z, x, features, reduction="none", **options),
         }
         return {name: value.masked_fill(~finite, 0.0) for name, value in found.items()}
 

@@ -24,6 +24,7 @@ from setwise.experiments.evaluate import measured
 from setwise.experiments.progress import State, read_state
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.tasks.task import DATA, Task
+from setwise.losses.exclusivity import rising_exclusivity
 from setwise.losses.table import LOSSES
 from setwise.models import annealed_temperature
 
@@ -139,6 +140,7 @@ class Training:
             schedule.latent_temperature_start, device=self._device
         )
         self._loss_temperature = torch.tensor(schedule.loss_temperature, device=self._device)
+        self._exclusivity = torch.zeros((), device=self._device)
         self._losses = torch.zeros(len(self.configs), device=self._device)
         self._forward = self._member_losses
         recordable = all(LOSSES[name].capturable for name in self._names)
@@ -218,6 +220,8 @@ class Training:
                 progress, schedule.loss_temperature, 1.0, schedule.loss_temperature_until
             )
         )
+        if schedule.exclusivity_until:
+            self._exclusivity.fill_(rising_exclusivity(progress, schedule.exclusivity_until))
         left = 1.0 - progress
         cooled = min(1.0, left / schedule.cooldown) if schedule.cooldown else 1.0
         self.ensemble.rate.fill_(schedule.learning_rate * cooled)
@@ -235,13 +239,13 @@ class Training:
 
     def _member_losses(self, inputs: Tensor, targets: Tensor, keys: Tensor) -> Tensor:
         logits = self.ensemble(inputs, self._latent_temperature, keys)
-        # A number where it stays the same: that has the faster kernels.
-        annealed = self._schedule.loss_temperature != 1
-        temperature = self._loss_temperature if annealed else 1.0
-        task = self.task
-        return member_losses(
-            self._names, logits, targets, task.features, temperature, task.presence
-        )
+        # Only what changes is given: the loss of its own has the faster kernels.
+        annealed = {}
+        if self._schedule.loss_temperature != 1:
+            annealed["temperature"] = self._loss_temperature
+        if self._schedule.exclusivity_until:
+            annealed["exclusivity"] = self._exclusivity
+        return member_losses(self._names, logits, targets, self.task.features, annealed)
 
     def _measured_for(self, metric: str | None) -> str:
         """Which of the measure's numbers is compared; one that there is not is told now."""

@@ -34,7 +34,7 @@ class Loss:
     symbol: str  # a few characters, for the heads of columns
     label: str  # a few words
     colour: str  # of its curves, see `COLOUR`
-    # Keyword arguments that a schedule of training sets: today ``temperature``, or none.
+    # Keyword arguments that a schedule of training sets: ``temperature``, ``exclusivity``, or none.
     options: tuple[str, ...] = ()
     # Whether a CUDA graph can hold it: it never waits for the device, nor looks at a value.
     capturable: bool = False
@@ -66,8 +66,9 @@ def register_loss(
             the same.
         label: a few words; by default the name.
         colour: of its curves, ``#rrggbb``.
-        options: keyword arguments of the function that a schedule of training sets. There is one
-            such: ``("temperature",)`` for a loss whose temperature may fall while it is trained.
+        options: keyword arguments of the function that a schedule of training sets. There are two
+            such: ``"temperature"``, which may fall while the loss is trained, and
+            ``"exclusivity"``, which may rise.
         capturable: whether a CUDA graph can hold it: it never waits for the device.
 
     >>> import setwise as sw

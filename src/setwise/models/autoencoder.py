@@ -24,7 +24,8 @@ class SetAutoencoder(nn.Module):
     The encoder ignores the order and takes sets of any number of elements; the decoder always
     produces ``size``. The defaults are the network of the Set Cross Entropy paper for the 8-puzzle,
     which is ``SetAutoencoder(size=9, features=15)``; a `setwise.Features` does as well as its
-    width. ``latent`` defaults to ``GumbelSoftmax(100)``.
+    width. ``latent`` defaults to ``GumbelSoftmax(100)``. With ``presence`` every output has one
+    more number, the last: the logit that it exists; see `SetDecoder`.
 
     >>> model = SetAutoencoder(
     ...     size=3,
@@ -54,6 +55,7 @@ class SetAutoencoder(nn.Module):
         decoder_width: int = 1000,
         decoder_hidden_layers: int = 2,
         dropout: float = 0.5,
+        presence: bool = False,
     ) -> None:
         super().__init__()
         if latent is None:
@@ -68,7 +70,7 @@ class SetAutoencoder(nn.Module):
         )
         self.latent = latent
         self.decoder = SetDecoder(
-            latent.width, size, features, decoder_width, decoder_hidden_layers, dropout
+            latent.width, size, features, decoder_width, decoder_hidden_layers, dropout, presence
         )
 
     def forward(

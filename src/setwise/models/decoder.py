@@ -19,7 +19,8 @@ class SetDecoder(nn.Module):
     a linear layer to ``size * features``. The defaults are the decoder of the Set Cross Entropy
     paper; with ``width=400`` it is the paper's network for rule learning, from the head of a rule
     to the set of its body. The logits belong to any `setwise.Features`: softmax or sigmoid are the
-    business of the loss.
+    business of the loss. With ``presence`` there is one more number for each element, the last: the
+    logit that it exists, as every loss and metric takes it.
 
     In training, batch normalisation takes its statistics over all leading dimensions together and
     needs at least two examples.
@@ -28,6 +29,10 @@ class SetDecoder(nn.Module):
     >>> decoder = SetDecoder(inputs=6, size=3, features=4, width=16)
     >>> decoder(torch.rand(5, 6)).shape
     torch.Size([5, 3, 4])
+    >>> unsure = SetDecoder(inputs=6, size=3, features=4, width=16, presence=True)
+    >>> logits, presence = unsure(torch.rand(5, 6)).split([4, 1], dim=-1)
+    >>> logits.shape, presence.squeeze(-1).shape
+    (torch.Size([5, 3, 4]), torch.Size([5, 3]))
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class SetDecoder(nn.Module):
         width: int = 1000,
         hidden_layers: int = 2,
         dropout: float = 0.5,
+        presence: bool = False,
     ) -> None:
         super().__init__()
         for name, given in [
@@ -48,7 +54,7 @@ class SetDecoder(nn.Module):
         ]:
             check_size(name, given)
         features = width_of(features)
-        self.inputs, self.size, self.features = inputs, size, features
+        self.inputs, self.size, self.features, self.presence = inputs, size, features, presence
         layers: list[nn.Module] = []
         for layer in range(hidden_layers):
             layers += [
@@ -58,12 +64,12 @@ class SetDecoder(nn.Module):
                 nn.Dropout(dropout),
             ]
         self.hidden = nn.Sequential(*layers)
-        self.output = nn.Linear(width, size * features)
+        self.output = nn.Linear(width, size * (features + presence))
         glorot(self)
 
     def forward(self, input: Tensor) -> Tensor:
         check_floats("input", input, "[*, inputs]", 1, self.inputs)
         lead = input.shape[:-1]
         # BatchNorm1d wants [B, width]. To export, B as a number would be a constant.
-        flat = input.reshape(-1, self.inputs)
-        return self.output(self.hidden(flat)).reshape(*lead, self.size, self.features)
+        output = self.output(self.hidden(input.reshape(-1, self.inputs)))
+        return output.reshape(*lead, self.size, self.features + self.presence)

@@ -35,6 +35,10 @@ def said_of_temperature(sheet: Sheet, records: Sequence[Record]) -> str:
     symbols = " and ".join(sheet.losses[loss].symbol for loss in losses(sheet, soft))
     where = _where(sheet, soft, tempered)
     said = f"The temperature of {symbols} falls in training, from {hot} to 1{where}."
+    falling = set(losses(sheet, soft))
+    steady = [loss for loss in losses(sheet, tempered) if loss not in falling]
+    if steady:
+        said += f" That of {' and '.join(sheet.losses[loss].symbol for loss in steady)} is 1."
     return said if len(tempered) == len(records) else f"{said} The other losses have none."
 
 

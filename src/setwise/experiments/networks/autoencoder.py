@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from setwise.experiments.networks.network import NetworkConfig
+from setwise.experiments.presence import split_presence
 from setwise.experiments.tasks.task import Task
 from setwise.models import GumbelSoftmax, SetAutoencoder, start_at_prototypes
 
@@ -29,20 +30,24 @@ class Autoencoder(NetworkConfig):
     noise: bool = True
     # Begin with typical elements in place of nothing; see `setwise.models.start_at_prototypes`.
     start_at_prototypes: bool = False
+    # Outputs beyond the largest set, where outputs say whether they exist.
+    surplus: int = 0
 
     def build(self, task: Task, *, to_train: bool = True) -> nn.Module:
         if not task.reconstructs:
             raise ValueError("network: an autoencoder needs sets to read, which this data lacks")
-        _, size, width = task.targets.shape
         autoencoder = SetAutoencoder(
-            size,
-            width,
+            task.outputs(self.surplus),
+            task.features,
             GumbelSoftmax(self.latent, noise=self.noise),
             self.element_widths,
             self.widths,
             self.decoder_width,
             dropout=self.dropout,
+            presence=task.presence,
         )
+        if self.start_at_prototypes and task.presence:
+            raise ValueError("start_at_prototypes: needs sets of one size, and these have several")
         if self.start_at_prototypes and to_train:
             seen = task.targets[: task.train]
             start_at_prototypes(autoencoder, seen, task.features, task.prototypes)
@@ -55,7 +60,10 @@ class Autoencoder(NetworkConfig):
 
 
 class Reconstruction(nn.Module):
-    """A set autoencoder that reads counts [B, U] of known elements, or sets [B, N, F]."""
+    """A set autoencoder that reads counts [B, U] of known elements, or sets [B, N, F].
+
+    Of sets with presence, [B, N, F + 1], it reads the elements that exist.
+    """
 
     def __init__(self, autoencoder: SetAutoencoder, elements: Tensor | None) -> None:
         super().__init__()
@@ -67,4 +75,5 @@ class Reconstruction(nn.Module):
         if input.dim() == 2:
             assert self.elements is not None
             return self.autoencoder.forward_counts(input, self.elements, temperature)
-        return self.autoencoder(input, temperature)
+        elements, exists = split_presence(input, self.autoencoder.encoder.features)
+        return self.autoencoder(elements, temperature, exists if exists is None else exists > 0)

@@ -20,11 +20,20 @@ class RuleLearner(NetworkConfig):
     width: int = 400
     hidden_layers: int = 2
     dropout: float = 0.5
+    # Outputs beyond the largest set, where outputs say whether they exist.
+    surplus: int = 0
 
     def build(self, task: Task, *, to_train: bool = True) -> nn.Module:
-        inputs, (_, size, width) = task.inputs.shape[-1], task.targets.shape
         return Production(
-            SetDecoder(inputs, size, width, self.width, self.hidden_layers, self.dropout)
+            SetDecoder(
+                task.inputs.shape[-1],
+                task.outputs(self.surplus),
+                task.features,
+                self.width,
+                self.hidden_layers,
+                self.dropout,
+                task.presence,
+            )
         )
 
     def model(self, network: nn.Module) -> nn.Module:

@@ -1,6 +1,8 @@
 """The tasks of experiments: one file a data set, found by its kind."""
 
 from setwise.experiments.tasks.blocks import BlocksData
+from setwise.experiments.tasks.multisets import MultisetData
+from setwise.experiments.tasks.numbering import NumberingData
 from setwise.experiments.tasks.puzzle import PuzzleData
 from setwise.experiments.tasks.rules import FactsData, RulesData
 from setwise.experiments.tasks.sprites import SpritesData
@@ -13,6 +15,8 @@ __all__ = [
     "BlocksData",
     "DataConfig",
     "FactsData",
+    "MultisetData",
+    "NumberingData",
     "PuzzleData",
     "RulesData",
     "SpritesData",

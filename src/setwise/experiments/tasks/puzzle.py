@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from setwise.data import SlidingPuzzle, drop_elements
-from setwise.data.sets import pad_sets
+from setwise.data.sets import mask_sets, pad_sets
 from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
 from setwise.features import Bernoulli, Features
 from setwise.features.family import Scoring
 from setwise.worlds import PuzzleWorld, World
 
-Dummies = Literal["cells", "counted"]
+Dummies = Literal["cells", "counted", "none"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class PuzzleData(DataConfig):
     # The first `train` states are trained on, the others are held out.
     train: int = 4500
     # Whether objects are missing from half of the states, with dummies in their place: one for
-    # each empty cell, or the first few of a list, as many as are missing.
+    # each empty cell, or the first few of a list, as many as are missing; or none, and outputs say
+    # whether they exist.
     variable: bool = False
     dummies: Dummies = "cells"
     # How a softmax output is scored: the paper takes its features for independent Bernoullis.
@@ -46,9 +47,12 @@ class PuzzleData(DataConfig):
     def load(self, folder: Path = DATA, device: torch.device = CPU) -> Task:
         puzzle = self._puzzle()
         sets = puzzle.objects(puzzle.sample(self.states, self.seed))
-        if self.variable:
+        features, valid = self._features(puzzle), None
+        if self.variable and self.dummies == "none":
+            sets, valid = mask_sets(drop_elements(sets, self.seed), puzzle.cells)
+        elif self.variable:
             sets = self._with_dummies(puzzle, drop_elements(sets, self.seed))
-        return Task.from_sets(sets, self.train, self._features(puzzle))
+        return Task.from_sets(sets, self.train, features, valid=valid)
 
     def numbers(self) -> int:
         puzzle = self._puzzle()
@@ -72,7 +76,7 @@ class PuzzleData(DataConfig):
         return puzzle
 
     def _features(self, puzzle: SlidingPuzzle) -> Features:
-        present = (Bernoulli(1),) if self.variable else ()
+        present = (Bernoulli(1),) if self.variable and self.dummies != "none" else ()
         return Features(*puzzle.features.blocks, *present).scored_as(self.scored_as)
 
     def _with_dummies(self, puzzle: SlidingPuzzle, sets: Sequence[Tensor]) -> Tensor:

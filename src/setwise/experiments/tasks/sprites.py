@@ -45,8 +45,7 @@ class SpritesData(DataConfig):
         drawn = [sprites(number, generator, **options) for number in numbers]
         pictures, objects, valid = (torch.cat(parts) for parts in zip(*drawn, strict=True))
         targets = torch.cat([objects, valid.unsqueeze(-1).to(objects.dtype)], dim=-1)
-        measure = PicturePrecision()
-        return Task(pictures, targets, self.train, SPRITE, measure=measure, presence=True)
+        return Task(pictures, targets, self.train, SPRITE, measure=PicturePrecision())
 
     def numbers(self) -> int:
         return self.pictures * (3 * self.side**2 + self.most * (SPRITE.width + 1))

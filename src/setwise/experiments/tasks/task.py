@@ -35,7 +35,8 @@ class Task:
     # [S, ...], what a network reads: anything, counts, or the targets themselves, which then are
     # the sets to reconstruct; see `setwise.experiments.presentation`.
     inputs: Tensor
-    targets: Tensor  # [S, N, F]
+    # [S, N, F]; with presence [S, N, F + 1], see `setwise.experiments.presence`.
+    targets: Tensor
     train: int
     features: Features
     # If the inputs are counts [S, U] of known elements, those elements [U, F]: a network that adds
@@ -43,9 +44,19 @@ class Task:
     elements: Tensor | None = None
     # How outputs are judged.
     measure: Measure = SetSuccess()  # noqa: RUF009  it has no state
-    # Whether outputs say that they exist. One number more follows the features: of targets 1 for a
-    # real element and 0 for filling, of outputs the logit of their presence.
-    presence: bool = False
+
+    @property
+    def presence(self) -> bool:
+        """Whether outputs have to say that they exist."""
+        return self.targets.shape[-1] > self.features.width
+
+    def outputs(self, surplus: int = 0) -> int:
+        """How many outputs a network has, some of them beyond the largest set."""
+        if surplus < 0 or (surplus and not self.presence):
+            raise ValueError(
+                f"surplus: expected 0, or more where outputs say whether they exist, got {surplus}"
+            )
+        return self.targets.shape[1] + surplus
 
     @property
     def reads_sets(self) -> bool:
@@ -75,13 +86,22 @@ class Task:
 
     @staticmethod
     def from_sets(
-        sets: Tensor, train: int, features: Features, measure: Measure | None = None
+        sets: Tensor,
+        train: int,
+        features: Features,
+        measure: Measure | None = None,
+        valid: Tensor | None = None,
     ) -> Task:
-        """To reconstruct sets [S, N, F] that few distinct elements make up, read as counts."""
+        """To reconstruct sets [S, N, F] that few distinct elements make up, read as counts.
+
+        With ``valid`` [S, N] the others are filling, and outputs have to say whether they exist.
+        """
         elements, which = sets.flatten(0, 1).unique(dim=0, return_inverse=True)
         which = which.unflatten(0, sets.shape[:2])
         counts = torch.zeros(len(sets), len(elements))
-        counts.scatter_add_(1, which, torch.ones(which.shape))
+        counts.scatter_add_(1, which, torch.ones(which.shape) if valid is None else valid.float())
+        if valid is not None:
+            sets = torch.cat([sets, valid.unsqueeze(-1).to(sets)], dim=-1)
         return Task(counts, sets, train, features, elements, measure or SetSuccess())
 
 

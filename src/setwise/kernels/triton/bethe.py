@@ -23,7 +23,6 @@ from setwise.kernels.triton.rounds import (
     own_part,
     place_of,
     settles,
-    spread_of,
     take_place,
     valid,
 )
@@ -34,50 +33,36 @@ CERTAIN = tl.constexpr(100.0)
 
 
 @triton.jit
-def _extremes(
-    SCORES, ROWS, COLUMNS, first, last, N,
-    MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+def _measure(
+    SCORES, ODDS, ROWS, COLUMNS, M, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The largest and the least score of some targets."""
+    """The spread of scores and odds, to base 2, and the numbers of valid targets and outputs."""
     high = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
-    low = -high
-    for i0 in range(first, last, BLOCK_L):
+    low, high_odds = -high, tl.full([BLOCK_E], NEVER, tl.float32)
+    low_odds = -high_odds
+    rows, columns = tl.zeros([BLOCK_L], tl.int32), tl.zeros([BLOCK_E], tl.int32)
+    for i0 in range(0, M, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
-        i_ok = valid(ROWS, i, last, MASKED)
-        for j0 in range(0, N, BLOCK_E):
-            j = j0 + tl.arange(0, BLOCK_E)
-            ok = i_ok[:, None] & valid(COLUMNS, j, N, MASKED)[None, :]
+        rows += valid(ROWS, i, M, MASKED).to(tl.int32)
+    for j0 in range(0, N, BLOCK_E):
+        j = j0 + tl.arange(0, BLOCK_E)
+        j_ok = valid(COLUMNS, j, N, MASKED)
+        columns += j_ok.to(tl.int32)
+        if PRESENCE:
+            odds = tl.load(ODDS + j, mask=j_ok, other=0.0)
+            high_odds = tl.maximum(high_odds, tl.where(j_ok, odds, NEVER))
+            low_odds = tl.minimum(low_odds, tl.where(j_ok, odds, -NEVER))
+        for i0 in range(0, M, BLOCK_L):
+            i = i0 + tl.arange(0, BLOCK_L)
+            i_ok = valid(ROWS, i, M, MASKED)
+            ok = i_ok[:, None] & j_ok[None, :]
             s = tl.load(SCORES + place_of(i, j, N, True), mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, s, NEVER))
             low = tl.minimum(low, tl.where(ok, s, -NEVER))
-    return tl.max(tl.max(high, 1), 0), tl.min(tl.min(low, 1), 0)
-
-
-@triton.jit
-def _spread_of_odds(
-    ODDS, COLUMNS, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
-    high = tl.full([BLOCK], NEVER, tl.float32)
-    low = -high
-    if PRESENCE:
-        for j0 in range(0, N, BLOCK):
-            j = j0 + tl.arange(0, BLOCK)
-            ok = valid(COLUMNS, j, N, MASKED)
-            odds = tl.load(ODDS + j, mask=ok, other=0.0)
-            high = tl.maximum(high, tl.where(ok, odds, NEVER))
-            low = tl.minimum(low, tl.where(ok, odds, -NEVER))
-    return tl.maximum(tl.max(high, 0) - tl.min(low, 0), 0.0)
-
-
-@triton.jit
-def _number(VALID, size, MASKED: tl.constexpr, BLOCK: tl.constexpr):
-    """Of valid elements."""
-    if not MASKED:
-        return size
-    found = tl.zeros([BLOCK], tl.int32)
-    for e0 in range(0, size, BLOCK):
-        found += valid(VALID, e0 + tl.arange(0, BLOCK), size, True).to(tl.int32)
-    return tl.sum(found, 0)
+    spread = tl.maximum(tl.max(tl.max(high, 1), 0) - tl.min(tl.min(low, 1), 0), 0.0)
+    spread += tl.maximum(tl.max(high_odds, 0) - tl.min(low_odds, 0), 0.0)
+    return spread * LOG2_E, tl.sum(rows, 0), tl.sum(columns, 0)
 
 
 @triton.jit
@@ -107,19 +92,14 @@ def bethe_rounds(
         S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
         D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
         P = PARTS + b * 2 * PROGRAMS
-        i, i_end = own_part(M, place, PROGRAMS)
-        j, j_end = own_part(N, place, PROGRAMS)
-        high, low = _extremes(S, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
-        tl.store(P + place, high)
-        tl.store(P + PROGRAMS + place, low)
-        met = meet(ARRIVED + group, met, PROGRAMS)
-        spread = spread_of(P, PROGRAMS) + _spread_of_odds(D, C, N, MASKED, PRESENCE, BLOCK_E)
-        limit = (spread * M * 2.0 + CERTAIN) * LOG2_E
-        rows, columns = _number(R, M, MASKED, BLOCK_E), _number(C, N, MASKED, BLOCK_E)
+        spread, rows, columns = _measure(S, D, R, C, M, N, MASKED, PRESENCE, BLOCK_L, BLOCK_E)
+        limit = spread * M * 2.0 + LOG2_E * CERTAIN
         e, lone, some = _exclusivity(E, b, SHARED)
         # With as many targets as outputs none is left over: no message should wait for that.
         unused = tl.where((rows == columns) & (e == 1.0), NEVER, 0.0)
         hopeless = (rows > columns) & (e == 1.0)
+        i, i_end = own_part(M, place, PROGRAMS)
+        j, j_end = own_part(N, place, PROGRAMS)
         rounds, value, settled = 0, 0.0, False
         while (rounds < most) & (settled == 0):
             look = rounds % between == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.rounds import NEVER, place_of, valid
+from setwise.kernels.triton.rounds import NEVER, STAGES, place_of, valid
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 
@@ -67,7 +67,7 @@ def weigh(
     e = tl.arange(0, BLOCK_E)[None, :]
     second = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
     top, total, several = tl.where(e == 0, alone[:, None], second), second * 0.0, second * 0.0
-    for e0 in range(0, elements, BLOCK_E):
+    for e0 in tl.range(0, elements, BLOCK_E, num_stages=STAGES):
         at, ok = _tile(
             VALID, line, line_ok, e0 + tl.arange(0, BLOCK_E), elements, N, BY_ROWS, MASKED
         )
@@ -133,7 +133,7 @@ def ask(
         )
         there = i_ok & (everything > 0.5 * NEVER)  # with an output that is valid
         by_line += tl.where(there, everything, 0.0)
-        for j0 in range(0, N, BLOCK_E):
+        for j0 in tl.range(0, N, BLOCK_E, num_stages=STAGES):
             at, ok = _tile(COLUMNS, i, i_ok, j0 + tl.arange(0, BLOCK_E), N, N, True, MASKED)
             s = tl.load(SCORES + at, mask=ok, other=0.0) * LOG2_E
             v = tl.where(ok, s + tl.load(ANSWERS + at, mask=ok, other=0.0), float("-inf"))
@@ -185,7 +185,7 @@ def answer(
             use = 1.0 - tl.exp2(tl.minimum(unused - allowed, 0.0))
             tl.store(USED + j, tl.where(j_ok, use, 0.0), mask=j < last)
         value += tl.where(j_ok & (allowed > 0.5 * NEVER), allowed, 0.0)
-        for i0 in range(0, M, BLOCK_E):
+        for i0 in tl.range(0, M, BLOCK_E, num_stages=STAGES):
             at, ok = _tile(ROWS, j, j_ok, i0 + tl.arange(0, BLOCK_E), M, N, False, MASKED)
             v = _asked(SCORES, ASKED, at, ok, False)
             not_mine = _lost(v, everything, others, second) + everything[:, None]

@@ -24,10 +24,11 @@ NEVER = tl.constexpr(-1e30)
 # Lines of a set that are one program's to work on, up to so many programs, and their elements that
 # it has in hand. A warp reads them side by side, and needs no other to add up what it finds.
 LINES, ELEMENTS = 32, 32
+STAGES = tl.constexpr(1)
 MAX_PROGRAMS = tl.constexpr(16)
 # Programs of groups on each multiprocessor: while one waits for its group, another one works. With
 # more of them, what they work on would not fit in the cache.
-PER_SM = 3
+PER_SM = 2
 # A look is at the messages of the round before: one round comes first, to look at the start.
 MOST_ROUNDS = looks(torch.float32).stop * ROUNDS_BETWEEN_LOOKS + 1
 
@@ -73,15 +74,6 @@ def valid(VALID, e, size, MASKED: tl.constexpr):
 
 
 @triton.jit
-def spread_of(PARTS, PROGRAMS: tl.constexpr):
-    """The largest of what programs found largest, less the least of what they found least."""
-    place = tl.arange(0, MAX_PROGRAMS)
-    high = tl.load(PARTS + place, mask=place < PROGRAMS, other=NEVER)
-    low = tl.load(PARTS + PROGRAMS + place, mask=place < PROGRAMS, other=-NEVER)
-    return tl.maximum(tl.max(high, 0) - tl.min(low, 0), 0.0)
-
-
-@triton.jit
 def settles(PARTS, value, rounds, quiet, PROGRAMS: tl.constexpr):
     """Whether a set has settled, and its value: PARTS has shares of the value, and of the change.
 
@@ -112,7 +104,7 @@ class Grid(NamedTuple):
 def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
     size = max(M, N)
     lines, elements = (min(most, max(2, power_of_2(size))) for most in (LINES, ELEMENTS))
-    warps = max(1, lines * elements // 64)
+    warps = max(1, lines * elements // 128)
     if device.type != "cuda":
         return Grid(1, B, lines, elements, warps)
     programs = min(MAX_PROGRAMS.value, (size + LINES - 1) // LINES)

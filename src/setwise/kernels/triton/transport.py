@@ -38,10 +38,10 @@ def _log(mass):
 
 @triton.jit
 def _answer(
-    COSTS, OFFER, line, line_ok, elements, N, per_cost,
+    COSTS, MASS, POTENTIAL, line, line_ok, elements, N, per_cost,
     BY_ROWS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """``log2 sum_e 2^(offer_e - cost_le)`` of each line; offers are potentials and log masses.
+    """``log2 sum_e mass_e 2^(potential_e - cost_le)`` of each line.
 
     Each place of a tile keeps a sum of its own, and they are added in the end.
     """
@@ -50,7 +50,8 @@ def _answer(
     for e0 in range(0, elements, BLOCK_E):
         e = e0 + tl.arange(0, BLOCK_E)
         e_ok = e < elements
-        offer = tl.load(OFFER + e, mask=e_ok, other=0.0)
+        offer = _log(tl.load(MASS + e, mask=e_ok, other=0.0))
+        offer += tl.load(POTENTIAL + e, mask=e_ok, other=0.0)
         ok, at = line_ok[:, None] & e_ok[None, :], place_of(line, e, N, BY_ROWS)
         v = offer[None, :] - tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
         v = tl.where(e_ok[None, :], v, float("-inf"))
@@ -76,27 +77,26 @@ def _earned(mass, potential, r, UNBALANCED: tl.constexpr):
 
 @triton.jit
 def _rows(
-    COSTS, A, BY_ROWS, BY_COLUMNS, first, last, N, per_cost, share, r,
+    COSTS, A, B_, F, G, first, last, N, per_cost, share, r,
     UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The offers of rows that answer those of the columns; what their potentials earn."""
+    """The potentials F of rows that answer those of the columns; what they earn."""
     earned = tl.zeros([BLOCK_L], tl.float32)
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
         ok = i < last
-        f = -share * _answer(COSTS, BY_COLUMNS, i, ok, N, N, per_cost, True, BLOCK_L, BLOCK_E)
-        a = tl.load(A + i, mask=ok, other=0.0)
-        tl.store(BY_ROWS + i, _log(a) + f, mask=ok)
-        earned += _earned(a, f, r, UNBALANCED)
+        f = -share * _answer(COSTS, B_, G, i, ok, N, N, per_cost, True, BLOCK_L, BLOCK_E)
+        tl.store(F + i, f, mask=ok)
+        earned += _earned(tl.load(A + i, mask=ok, other=0.0), f, r, UNBALANCED)
     return tl.sum(earned, 0)
 
 
 @triton.jit
 def _columns(
-    COSTS, B_, G, BY_ROWS, BY_COLUMNS, MOVED, first, last, M, N, per_cost, share, r,
+    COSTS, A, B_, F, G, MOVED, first, last, M, N, per_cost, share, r,
     UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The offers of columns that answer those of the rows, and their potentials G.
+    """The potentials G of columns that answer those of the rows.
 
     What the old ones earned, less what was moved by them; and the change of that, by columns, since
     the round before.
@@ -105,40 +105,30 @@ def _columns(
     for j0 in range(first, last, BLOCK_L):
         j = j0 + tl.arange(0, BLOCK_L)
         ok = j < last
-        asked = _answer(COSTS, BY_ROWS, j, ok, M, N, per_cost, False, BLOCK_L, BLOCK_E)
+        asked = _answer(COSTS, A, F, j, ok, M, N, per_cost, False, BLOCK_L, BLOCK_E)
         g, b = tl.load(G + j, mask=ok, other=0.0), tl.load(B_ + j, mask=ok, other=0.0)
         moved = tl.where(ok & (b > 0.0), b * tl.exp2(tl.minimum(g + asked, 126.0)), 0.0)
         before = tl.load(MOVED + j, mask=ok, other=0.0)
         change += tl.abs(moved - before)
         earned += _earned(b, g, r, UNBALANCED) - moved
-        g = -share * asked
         tl.store(MOVED + j, moved, mask=ok)
-        tl.store(G + j, g, mask=ok)
-        tl.store(BY_COLUMNS + j, _log(b) + g, mask=ok)
+        tl.store(G + j, -share * asked, mask=ok)
     return tl.sum(earned, 0), tl.sum(change, 0)
 
 
 @triton.jit
-def _begin(B_, G, BY_COLUMNS, first, last, BLOCK: tl.constexpr):
-    """The offers of columns by the potentials there are."""
-    for j0 in range(first, last, BLOCK):
-        j = j0 + tl.arange(0, BLOCK)
-        b = tl.load(B_ + j, mask=j < last, other=0.0)
-        g = tl.load(G + j, mask=j < last, other=0.0)
-        tl.store(BY_COLUMNS + j, _log(b) + g, mask=j < last)
-
-
-@triton.jit
 def _plan(
-    COSTS, BY_ROWS, BY_COLUMNS, PLAN, first, last, N, per_cost,
+    COSTS, A, B_, F, G, PLAN, first, last, N, per_cost,
     BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
-        offer = tl.load(BY_ROWS + i, mask=i < last, other=0.0)
+        offer = _log(tl.load(A + i, mask=i < last, other=0.0))
+        offer += tl.load(F + i, mask=i < last, other=0.0)
         for j0 in range(0, N, BLOCK_E):
             j = j0 + tl.arange(0, BLOCK_E)
-            wanted = tl.load(BY_COLUMNS + j, mask=j < N, other=0.0)
+            wanted = _log(tl.load(B_ + j, mask=j < N, other=0.0))
+            wanted += tl.load(G + j, mask=j < N, other=0.0)
             ok, at = (i < last)[:, None] & (j < N)[None, :], place_of(i, j, N, True)
             costs = tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
             log = tl.minimum(offer[:, None] + wanted[None, :] - costs, 126.0)
@@ -147,7 +137,7 @@ def _plan(
 
 @triton.jit
 def sinkhorn_rounds(
-    COSTS, A, B_, G, BY_ROWS, BY_COLUMNS, MOVED, PLAN, VALUE, SETTLED, PARTS, ARRIVED,
+    COSTS, A, B_, F, G, MOVED, PLAN, VALUE, SETTLED, PARTS, ARRIVED,
     B, M, N, groups, most, between, quiet, t, share, r,
     UNBALANCED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
@@ -157,21 +147,18 @@ def sinkhorn_rounds(
     per_cost = LOG2_E / t
     for b in range(group, B, groups):
         start = b * M * N
-        C, a, b_, g = COSTS + start, A + b * M, B_ + b * N, G + b * N
-        rows, columns = BY_ROWS + b * M, BY_COLUMNS + b * N
+        C, a, b_, f, g = COSTS + start, A + b * M, B_ + b * N, F + b * M, G + b * N
         parts = PARTS + b * 2 * PROGRAMS
         i, i_end = own_part(M, place, PROGRAMS)
         j, j_end = own_part(N, place, PROGRAMS)
-        _begin(b_, g, columns, j, j_end, BLOCK_E)
-        met = meet(ARRIVED + group, met, PROGRAMS)
         rounds, value, settled = 0, 0.0, False
         while (rounds < most) & (settled == 0):
             by_rows = _rows(
-                C, a, rows, columns, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E
+                C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E
             )
             met = meet(ARRIVED + group, met, PROGRAMS)
             by_columns, change = _columns(
-                C, b_, g, rows, columns, MOVED + b * N, j, j_end, M, N, per_cost, share, r,
+                C, a, b_, f, g, MOVED + b * N, j, j_end, M, N, per_cost, share, r,
                 UNBALANCED, BLOCK_L, BLOCK_E,
             )  # fmt: skip
             look = rounds % between == 0
@@ -182,9 +169,9 @@ def sinkhorn_rounds(
             if look:
                 settled, value = settles(parts, value, rounds, quiet, PROGRAMS)
             rounds += 1
-        _rows(C, a, rows, columns, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
+        _rows(C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
         tl.debug_barrier()
-        _plan(C, rows, columns, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
+        _plan(C, a, b_, f, g, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
         if place == 0:
             tl.store(VALUE + b, value)
             tl.store(SETTLED + b, settled)
@@ -202,8 +189,7 @@ def transport(
     """What `setwise.kernels.sinkhorn.transport` gives, of float32 costs that are not empty."""
     B, M, N = costs.shape
     plan = grid(B, M, N, costs.device)
-    g, moved = costs.new_zeros(2, B, N).unbind(0)
-    by_rows, by_columns = costs.new_empty(B, M), costs.new_empty(B, N)
+    f, g, moved = costs.new_empty(B, M), costs.new_zeros(B, N), costs.new_zeros(B, N)
     pairs, value = costs.new_empty(B, M, N), costs.new_empty(B)
     settled = costs.new_empty(B, dtype=torch.bool)
     share = 1.0 if r is None else r / (r + t)
@@ -214,9 +200,8 @@ def transport(
             costs.contiguous(),
             a.contiguous(),
             b.contiguous(),
+            f,
             g,
-            by_rows,
-            by_columns,
             moved,
             pairs,
             value,

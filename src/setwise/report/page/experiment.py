@@ -14,6 +14,7 @@ from setwise.report.page.cells import (
     table_of_failures,
     table_of_the_reference,
 )
+from setwise.report.page.heat import MOST_IN_FULL, heat_map
 from setwise.report.page.markup import joined, piece
 from setwise.report.page.pieces import (
     Markup,
@@ -40,7 +41,7 @@ def experiment_section(recorded: Recorded, *after: Markup) -> Section:
     if records:
         parts += [
             paragraph(piece("strong", f"Cells: {said_of_cells(sheet, records).rstrip('.')}.")),
-            table_of_cells(caption, sheet, records),
+            _cells(caption, sheet, records),
             table_of_failures(sheet, records),
             *map(paragraph, remarks(sheet, records)),
         ]
@@ -63,6 +64,12 @@ def anchor_of(sheet: Sheet) -> str:
 def short_title(sheet: Sheet) -> str:
     """What an experiment is called where there is little room: ``Table 1`` of ``Table 1: ...``."""
     return sheet.title.partition(":")[0]
+
+
+def _cells(caption: str, sheet: Sheet, records: Sequence[Record]) -> Markup:
+    """Each with all its numbers; of very many, the median in its colour."""
+    shown = heat_map if len(sheet.losses) > MOST_IN_FULL else table_of_cells
+    return shown(caption, sheet, records)
 
 
 def _unrecorded(caption: str, sheet: Sheet) -> Markup:

@@ -1,0 +1,112 @@
+"""docs/which-loss.md is made from the records of the studies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tools import study
+
+from recorded import RESULTS
+from setwise.experiments.experiment import LossStyle, Sheet
+from setwise.report.tables import Recorded
+
+SH, AH, LH = "set_cross_entropy", "assignment_cross_entropy", "set_likelihood"
+SHEET = Sheet(
+    name="losses",
+    title="A small study",
+    scenarios={"bags": "bags of digits", "clouds": "clouds", "later": "not trained yet"},
+    losses={
+        SH: LossStyle("SH", "set cross entropy", "#dc143c"),
+        AH: LossStyle("AH", "best assignment", "#2ca02c"),
+        LH: LossStyle("LH", "set likelihood", "#9467bd"),
+    },
+    metric="exact",
+    metric_label="share of all sets",
+)
+
+
+def run(scenario: str, loss: str, seed: int, exact: float, seconds: float) -> dict[str, Any]:
+    return {
+        "run": f"{scenario}-{loss}-{seed}",
+        "ensemble": f"{scenario}-{loss}",
+        **{"scenario": scenario, "loss": loss, "seed": seed},
+        **{"members": 2, "seconds": seconds, "metrics": {"exact": exact / 2, "heldout": exact}},
+        "config": {"schedule": {"epochs": 10}},
+        "environment": {"hardware": "a machine"},
+    }
+
+
+CELLS = {
+    ("bags", SH): (0.02, 4.0),
+    ("bags", AH): (0.985, 40.0),
+    ("bags", LH): (0.99, 8.0),
+    ("clouds", SH): (0.8, 4.0),
+    ("clouds", LH): (0.5, 12.0),
+}
+SMALL = Recorded(
+    SHEET,
+    [
+        run(scenario, loss, seed, exact + 0.001 * seed, seconds)
+        for (scenario, loss), (exact, seconds) in CELLS.items()
+        for seed in range(2)
+    ],
+    [],
+)
+
+
+def test_the_committed_page_is_that_of_the_records() -> None:
+    assert study.update(study.PAGE, RESULTS) == study.PAGE.read_text()
+
+
+def test_a_row_names_what_is_level_with_the_best_the_fastest_first() -> None:
+    text = study.rows(SMALL)
+    assert "| bags of digits | LH 0.99; AH 0.99 | none | SH |\n" in text
+    assert "| clouds | SH 0.80 | LH 0.50 | none |\n" in text
+    assert "not trained yet" not in text
+    assert "5 of 9 cells are trained so far, 10 runs in 68 s on a machine." in text
+
+
+def test_all_medians() -> None:
+    text = study.medians(SMALL)
+    assert "|  | SH | AH | LH |\n" in text
+    assert "| bags of digits | 0.02 | **0.99** | **0.99** |\n" in text
+    assert "| clouds | **0.80** |  | 0.50 |\n" in text
+
+
+def test_losses_are_timed_beside_set_cross_entropy() -> None:
+    text = study.losses(SMALL)
+    assert "| SH: set cross entropy | 0 of 2 | 1 | 1.0x |\n" in text
+    assert "| AH: best assignment | 1 of 1 | 0 | 10.0x |\n" in text
+    assert "| LH: set likelihood | 1 of 2 | 0 | 2.5x |\n" in text
+
+
+def test_losses_that_were_trained_together_have_no_times() -> None:
+    mixed = [record | {"ensemble": "all"} for record in SMALL.records]
+    assert "| LH: set likelihood | 1 of 2 | 0 |  |\n" in study.losses(Recorded(SHEET, mixed, []))
+
+
+def test_runs_in_full() -> None:
+    text = study.full_length(SMALL)
+    assert "| clouds | 0.40 / 0.40 / 0.40 (2), held out 0.80 |  | 0.25" in text
+
+
+def test_where_nothing_is_held_out_all_sets_count() -> None:
+    records = [record | {"metrics": {"exact": 0.75}} for record in SMALL.records]
+    assert "| clouds | SH 0.75; LH 0.75 | none | none |\n" in study.rows(
+        Recorded(SHEET, records, [])
+    )
+
+
+def test_plans(tmp_path: Path) -> None:
+    line = {"loss": LH, "seed": 3, "restored": 7, "states": 8, "solved": 19, "problems": 20}
+    (tmp_path / "lights.jsonl").write_text(json.dumps(line) + "\n")
+    assert "| LH | 3 | 7 of 8 | 19 of 20 |\n" in study.lights(tmp_path / "lights.jsonl")
+
+
+@pytest.mark.parametrize("block", ["study-rows", "study-medians", "full-length", "lights"])
+def test_what_is_not_recorded_is_said(tmp_path: Path, block: str) -> None:
+    text = study.update(study.PAGE, tmp_path)
+    assert f"<!-- {block}: begin -->\n\n{study.NOTHING}\n<!-- {block}: end -->" in text
