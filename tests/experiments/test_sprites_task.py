@@ -105,6 +105,6 @@ def test_networks_are_for_data_that_suit_them() -> None:
     network = build_network(config("queries", "set_likelihood"), DATA.load())
     model = Predictor().model(network)
     assert model(torch.rand(2, 3, 16, 16)).presence.shape == (2, 5)
+    task = DATA.load()
     with pytest.raises(ValueError, match="a predictor needs pictures"):
-        task = DATA.load()
         Predictor().build(replace(task, targets=task.targets[..., :-1]))
