@@ -29,7 +29,7 @@ def test_whatever_is_allowed_of_matrix_products(level: str) -> None:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(level)
     try:
-        for kind in ("points", "pixels", "wide"):
+        for kind in ("points", "pixels", "embedding"):
             for loss in PAIRWISE.values():
                 judge(FEATURES[kind], loss, 1e4, device="cuda", impl="triton")
     finally:

@@ -21,6 +21,7 @@ from torch import Tensor
 from setwise.kernels import clouds, operators, reference, trees
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
+from setwise.kernels.matmul_precision import tf32_is_allowed
 from setwise.kernels.transforms import has_tangent, is_eager
 
 Engine = Literal["reference", "chunked", "trees", "triton", "clouds"]
@@ -45,10 +46,10 @@ DENSE_SCORES = 2**20
 # A GPU compares one feature after the other, while its tensor cores multiply many at once.
 # Coordinates are few; more features than these are taken for those of an embedding.
 MOST_COMPARED = 16
+# Where tf32 is not allowed, digits count for more than time, and products of centred features lose
+# them where a set is in several places that are far apart.
+MOST_COMPARED_IN_FULL = 64
 
-
-# From so many pairs on launches are of no account, and the general way may leave pairs out.
-MOST_PAIRS = 2**34
 # Of so many in a set, fused kernels ask each target and output whether they are nearest to each
 # other; the general way sorts.
 MOST_SHARED = 2**28
@@ -76,7 +77,12 @@ def compares(impl: Impl, target: Tensor, logits: Tensor, features: int) -> bool:
 
     What is multiplied is centred first; what is compared need not be.
     """
-    return features <= MOST_COMPARED or choose(impl, target, logits) != "triton"
+    return features <= most_compared() or choose(impl, target, logits) != "triton"
+
+
+def most_compared() -> int:
+    """How many features Triton compares at most."""
+    return MOST_COMPARED if tf32_is_allowed() else MOST_COMPARED_IN_FULL
 
 
 def logsumexp(
@@ -142,7 +148,8 @@ def fuses(
     if has_tangent(target, logits) or choose(impl, target, logits) != "triton":
         return False
     (B, N, F), M = logits.shape, target.shape[1]
-    if B * M * N >= MOST_PAIRS or (mode != "soft" and M * N > MOST_SHARED):
+    # From so many pairs on launches are of no account, and the general way may leave pairs out.
+    if B * M * N >= clouds.FEWEST_PAIRS or (mode != "soft" and M * N > MOST_SHARED):
         return False
     return bool(_triton_module("fused").serves(blocks, M, N, F))
 

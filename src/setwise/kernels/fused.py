@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import matmul_precision
-from setwise.kernels.dispatch import MOST_COMPARED, Mode
+from setwise.kernels.dispatch import MOST_COMPARED, Mode, most_compared
 from setwise.kernels.transforms import is_array
 from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses
 from setwise.kernels.triton.element import Blocks, Element, describe, numbers_on
@@ -92,8 +92,10 @@ def serves(blocks: Blocks, M: int, N: int, F: int) -> bool:
     if _is_small(M, N, F) or F <= points.MAX_FEATURES:
         return True
     squares = describe(blocks).squares
+    if squares > MOST_COMPARED:
+        return squares > most_compared()  # else there are kernels that compare them all
     # Features are compared beside one product, not beside many.
-    return not 0 < squares <= MOST_COMPARED or F <= MAX_FEATURES_AT_ONCE
+    return squares == 0 or F <= MAX_FEATURES_AT_ONCE
 
 
 def _is_small(M: int, N: int, F: int) -> bool:
