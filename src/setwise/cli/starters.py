@@ -29,8 +29,8 @@ def puzzle(options: argparse.Namespace) -> LearnedSpace:
 
     require_folder("--runs", options.runs)
     print(
-        f"{options.runs} holds no network of the puzzle: a small one is trained, once, for about "
-        f"half a minute",
+        f"{options.runs} holds no network of the puzzle: a small one is trained, once, for about a "
+        f"minute",
         file=sys.stderr,
     )
     how = {"seeds": [0], "save_every": 300.0, "threads": 1, "commit": None, "keep": None}
