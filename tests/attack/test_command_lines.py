@@ -19,6 +19,7 @@ import pytest
 
 from limits import failures, within_limits
 from setwise import cli
+from setwise.cli.starters import STARTERS
 from setwise.experiments.saved_networks import save_network
 from setwise.experiments.train import Training
 from tiny_experiments import puzzle_config, rules_config
@@ -83,6 +84,7 @@ def command(seed: int) -> list[str]:
 
 def make_folder() -> None:
     """Something to stumble over under each of the names."""
+    STARTERS.clear()  # what is learned where no network is kept takes a minute
     inner = Path(tempfile.mkdtemp()) / "inner"  # so that .. is ours as well
     inner.mkdir()
     os.chdir(inner)

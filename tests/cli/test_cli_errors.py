@@ -37,6 +37,7 @@ def words(parser: argparse.ArgumentParser) -> list[str]:
         "setwise actions learn": ["steps.jsonl", "-o", "domain.pddl"],
         "setwise actions plan": ["steps.jsonl", "problem.json"],
         "setwise actions record": ["puzzle", "-o", "steps.jsonl"],
+        "setwise actions see": ["states.npz", "-o", "seen.jsonl"],
         "setwise plan": ["puzzle"],
         "setwise reproduce": ["table1"],
         "setwise rules ask": ["neighbor2(a,b,c)"],

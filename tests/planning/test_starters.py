@@ -82,6 +82,13 @@ def test_a_blocksworld_without_a_network(capsys: Captured, monkeypatch: pytest.M
     assert "symbols are learned from the pictures in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "option"), [("puzzle", "--runs"), ("blocksworld", "--data")])
+def test_where_nothing_can_be_kept(name: str, option: str, capsys: Captured) -> None:
+    Path("file").write_text("no folder")
+    assert cli.main(["plan", name, option, "file"]) == 2
+    assert capsys.readouterr().err == f"{option}: expected a folder, file is a file\n"
+
+
 # Slow: it sketches 480 pictures. The test above does the same with a tenth of them.
 @pytest.mark.slow
 def test_three_blocks_as_they_are(capsys: Captured) -> None:

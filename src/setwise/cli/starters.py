@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from setwise.cli.options import require_folder
 from setwise.cli.plans import trained
 from setwise.experiments.recipes import table5
 from setwise.experiments.recipes.paper import SH
@@ -26,9 +27,10 @@ def puzzle(options: argparse.Namespace) -> LearnedSpace:
     """A network of the 2 x 3 puzzle, that of ``setwise reproduce table5 --preset quick``."""
     from setwise.planning.learned import open_space
 
+    require_folder("--runs", options.runs)
     print(
-        f"{options.runs} holds no network of the puzzle: a small one is trained, once, for about "
-        f"half a minute",
+        f"{options.runs} holds no network of the puzzle: a small one is trained, once, for about a "
+        f"minute",
         file=sys.stderr,
     )
     how = {"seeds": [0], "save_every": 300.0, "threads": 1, "commit": None, "keep": None}
@@ -48,6 +50,7 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
     from setwise.data.blocksworld import Blocksworld
     from setwise.planning.seen_space import FILE, open_seen
 
+    require_folder("--data", options.data)
     path = BLOCKS.archive(options.data)
     if not path.exists():
         print(
