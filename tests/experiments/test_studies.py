@@ -11,6 +11,7 @@ import torch
 
 from setwise.cli.user_file import run_file
 from setwise.experiments.config import config_from
+from setwise.experiments.experiment import Sheet
 from setwise.experiments.run import require_own_name
 from setwise.losses.table import LOSSES
 
@@ -26,6 +27,11 @@ def test_all_runs_have_configs_that_records_can_hold(study: Any) -> None:
     require_own_name(study.EXPERIMENT)
     for config in study.EXPERIMENT.configs(seeds=[3]):
         assert config_from(json.loads(json.dumps(config.as_dict()))) == config
+
+
+def test_the_committed_sheet_is_that_of_the_study(study: Any) -> None:
+    name = study.EXPERIMENT.name
+    assert Sheet.read(STUDIES.parent / "results" / f"{name}.json") == study.EXPERIMENT.sheet
 
 
 def test_every_loss_of_the_library_is_studied() -> None:

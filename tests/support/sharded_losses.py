@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import setwise as sw
 from ranks import run_as_rank
 
-# The device that all processes use, and the type that they compute in.
-DEVICE, TYPE = sys.argv[1], getattr(torch, sys.argv[2])
+# The device that all processes use, and the type that they compute in; arguments of the program.
+DEVICE, TYPE = "cpu", torch.float64
 
 FEATURES = {
     "bits": sw.Features(sw.Bernoulli(5)),
@@ -214,4 +214,5 @@ def work(rank: int, ranks: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    DEVICE, TYPE = sys.argv[1], getattr(torch, sys.argv[2])
     run_as_rank(work)
