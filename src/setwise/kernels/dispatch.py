@@ -77,12 +77,16 @@ def compares(impl: Impl, target: Tensor, logits: Tensor, features: int) -> bool:
 
     What is multiplied is centred first; what is compared need not be.
     """
-    return features <= most_compared() or choose(impl, target, logits) != "triton"
+    if features <= MOST_COMPARED or choose(impl, target, logits) != "triton":
+        return True
+    return features <= most_compared()
 
 
 def most_compared() -> int:
-    """How many features Triton compares at most."""
-    return MOST_COMPARED if tf32_is_allowed() else MOST_COMPARED_IN_FULL
+    """How many features Triton compares at most; compilers cannot ask whether tf32 is allowed."""
+    if torch.compiler.is_compiling() or not tf32_is_allowed():
+        return MOST_COMPARED_IN_FULL
+    return MOST_COMPARED
 
 
 def logsumexp(
