@@ -247,6 +247,8 @@ def bernoulli_likelihood(
         return None
     if fused("bethe", logits) is None or target.dtype != torch.float32 or M * N >= 2**31:
         return None
+    if method == "exact" and not _triton_module("triton.subset_sums").fits(M, N):
+        return None
     with no_autocast(logits):
         return _triton_module("bernoulli_likelihood").BernoulliLikelihood.apply(
             target, logits, method, reduction, torch.is_grad_enabled()
