@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def is_eager() -> bool:
-    """Whether no compiler, transform of ``torch.func`` or mode, as that of fake tensors, looks on."""
+    """Whether no compiler, transform of ``torch.func`` or mode, as of fake tensors, looks on."""
     return not (
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
