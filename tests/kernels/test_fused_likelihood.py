@@ -89,6 +89,18 @@ class TestExact:
         close(pairs, right_pairs, atol=1e-2)
         assert used.isfinite().all()
 
+    def test_what_32_bits_cannot_count_is_left_to_pytorch(
+        self, monkeypatch: pytest.MonkeyPatch, fused: None
+    ) -> None:
+        assert subset_sums.fits(18, 2**13 + 16)
+        assert not subset_sums.fits(18, 2**13 + 17)
+        scores, odds, rows, columns = problem(2, 3, 5)
+        monkeypatch.setattr(subset_sums, "fits", lambda M, N: (M, N) != (3, 5))
+        monkeypatch.setattr(subset_sums, "log_sum", None)
+        args = (scores.float(), odds.float(), None, rows, columns, "exact", True)
+        value, _ = permanent.log_permanent(scores + odds.unsqueeze(1), rows, columns, True)
+        close(matchings._sum_matchings(*args)[0], value)
+
     def test_what_is_impossible_stays_finite(self) -> None:
         found = subset_sums.log_sum(torch.randn(1, 3, 2), None, None, record=True)
         assert all(t.isfinite().all() for t in found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,16 +47,12 @@ def test_masks_and_weights_in_large_sets(element: str, loss: str) -> None:
     judge(ELEMENTS[element], loss, *LARGE, masked=True, reduction="none")
 
 
+@pytest.mark.usefixtures("tf32_allowed")
 @pytest.mark.parametrize("element", ["boxes", "embeddings", "points", "categorical", "Bernoulli"])
 def test_tf32(element: str) -> None:
     """Or float16, which has as many bits, for what is in its range."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        judge(ELEMENTS[element], "SH at a temperature", *LARGE, masked=True, tf32=True)
-        judge(ELEMENTS[element], "A1H in both directions", *LARGE)
-    finally:
-        torch.set_float32_matmul_precision(before)
+    judge(ELEMENTS[element], "SH at a temperature", *LARGE, masked=True, tf32=True)
+    judge(ELEMENTS[element], "A1H in both directions", *LARGE)
 
 
 @pytest.mark.parametrize("width", [3, 6])
@@ -116,19 +114,43 @@ def test_second_derivatives_and_batched_gradients() -> None:
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
 
 
-def test_what_float16_cannot_hold_is_multiplied_in_tf32() -> None:
-    """The logarithm of a small probability, over a small temperature."""
-    features = sw.Features(sw.Categorical(5))
+@pytest.fixture
+def tf32_allowed() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("tf32_allowed")
+@pytest.mark.parametrize(("weight", "temperature"), [(1.0, 0.01), (100.0, 1.0)])
+def test_what_float16_cannot_hold_is_multiplied_in_tf32(weight: float, temperature: float) -> None:
+    """The logarithm of a small probability, over a small temperature or times a large weight."""
+    features = sw.Features(sw.Categorical(5, weight=weight))
     z = torch.zeros(1, 3, 5)
     z[..., 0] = 900.0
     x = features.from_classes(torch.ones(1, 66, 1, dtype=torch.long))
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        value = sw.set_cross_entropy(z, x, features, temperature=0.01, impl="triton")
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert value == pytest.approx(66 * (900 - 0.01 * math.log(3)), rel=1e-3)
+    value = sw.set_cross_entropy(z, x, features, temperature=temperature, impl="triton")
+    assert value == pytest.approx(66 * (900 * weight - temperature * math.log(3)), rel=1e-3)
+
+
+@pytest.mark.usefixtures("tf32_allowed")
+@pytest.mark.parametrize("scale", [10.0, 3e3, 1e9])
+@pytest.mark.parametrize("weight", [0.5, 20.0])
+@pytest.mark.parametrize(
+    "family", [sw.Bernoulli(6), sw.Categorical(6, scored_as="bernoulli")], ids=["each", "choice"]
+)
+def test_confident_outputs_cost_nothing(family: Any, weight: float, scale: float) -> None:
+    """What is rounded off their keys, or cut off, is so off what it is subtracted from."""
+    features = sw.Features(replace(family, weight=weight))
+    z = scale * torch.eye(6).mul(2).sub(1).unsqueeze(0)
+    x = (z[:, torch.arange(66) % 6] > 0).float()
+    found = []
+    for impl, dtype in (("triton", torch.float32), ("reference", torch.float64)):
+        found.append(
+            sw.set_cross_entropy(z.to(dtype), x.to(dtype), features, temperature=2.0, impl=impl)  # type: ignore[arg-type]
+        )
+    torch.testing.assert_close(found[0].double(), found[1], rtol=1e-3, atol=1e-3)
 
 
 def _served(monkeypatch: pytest.MonkeyPatch, features: Any, **options: Any) -> bool:
@@ -169,6 +191,29 @@ def test_what_is_left_to_the_general_way(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not _served(monkeypatch, points, presence=torch.zeros(2, 4))
     assert not _served(monkeypatch, points, impl="chunked")
     assert not _served(monkeypatch, None, temperature=1.0)  # plain Bernoulli: its own kernels
+
+
+def test_coordinates_are_compared_unless_digits_may_be_lost() -> None:
+    """More than fused kernels compare are multiplied there, if that is to be fast."""
+    kernel = sw.Features(sw.Gaussian(20)).kernel
+    sets = torch.zeros(2, 99, 20), torch.zeros(2, 99, 20)
+    assert not dispatch.fuses("triton", kernel, "soft", *sets)
+    assert dispatch.compares("triton", *sets, 20)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert dispatch.fuses("triton", kernel, "soft", *sets)
+        assert not dispatch.compares("triton", *sets, 20)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_a_temperature_on_another_device_is_left_to_the_general_way() -> None:
+    """A kernel would read at an address of the host."""
+    points, elsewhere = sw.Features(sw.Gaussian(3)).kernel, torch.ones((), device="meta")
+    sets = torch.zeros(2, 9, 3), torch.zeros(2, 9, 3)
+    assert dispatch.fuses("triton", points, "soft", *sets, torch.ones(()))
+    assert not dispatch.fuses("triton", points, "soft", *sets, elsewhere)
 
 
 def test_large_clouds_are_left_to_what_searches_them() -> None:

@@ -33,6 +33,22 @@ def test_of_a_single_choice_without_a_dimension_for_it() -> None:
     assert sw.set_likelihood(logits, classes.unsqueeze(-1), features) == expected
 
 
+def test_matchings_of_a_single_choice() -> None:
+    """There are as many as classes, also where costs are given for them."""
+    features = sw.Features(sw.Categorical(3))
+    logits = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+    classes = torch.tensor([[0, 2], [1, 1]])
+    for costs in (None, torch.rand(2, 2, 4)):
+        found = [
+            sw.assignment_cross_entropy(
+                logits, given, features, matching_cost=costs, return_matching=True
+            )
+            for given in (classes, classes.unsqueeze(-1))
+        ]
+        assert torch.equal(found[0][0], found[1][0])
+        assert torch.equal(found[0][1], found[1][1])
+
+
 def test_what_a_mask_hides_is_no_class() -> None:
     features = sw.Features(sw.Categorical(3))
     logits = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -154,12 +155,22 @@ def test_values_are_checked_on_other_devices_under_anomaly_detection() -> None:
         assert are_readable(_OnCuda())  # type: ignore[arg-type]
 
 
-def test_nothing_is_read_from_tensors_without_values() -> None:
+@pytest.mark.parametrize(
+    "loss",
+    [
+        sw.set_cross_entropy,
+        sw.transport_cross_entropy,
+        sw.assignment_cross_entropy,
+        partial(sw.set_likelihood, method="exact"),
+        partial(sw.set_likelihood, method="bethe"),
+    ],
+)
+def test_nothing_is_read_from_tensors_without_values(loss: Any) -> None:
     """Shapes can be worked out with fake tensors, as tracing tools do."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode():
-        value = sw.set_cross_entropy(torch.randn(2, 3, 4), torch.rand(2, 5, 4), reduction="none")
+        value = loss(torch.randn(2, 5, 4), torch.rand(2, 3, 4), reduction="none")
     assert value.shape == (2,)
 
 

@@ -145,7 +145,12 @@ def fused() -> Iterator[tuple[str, Planned]]:
     layout = (88, 4, off, off)  # width, features compared; neither points nor centred
     options = (*(on,) * 6, off)
     yield "prepared", planned(fused_plans.prepare, element, 8, 99, 99, F, *layout, *options).launch
+    halves = describe((("categorical", 80, 1.0), *blocks))
+    layout, options = (88, 0, off, off), (*(on,) * 5, off, off)
+    plan = planned(fused_plans.prepare, halves, 8, 99, 99, 88, *layout, *options)
+    yield "prepared, float16", plan.launch
     yield "nearest", planned(fused_plans.gather, 8, 99, F, "worst", *(on,) * 4).launch
+    yield "nearest points", planned(fused_plans.gather, 8, 99, 3, "worst", *(on,) * 4).launch
     shape = (CPU, 1, N, N, 88, 96, torch.float32, "float32")
     yield "forward, bf16x6", planned(plans.logsumexp, *shape, off, on, on, off, off, on, 4).launch
 
@@ -219,7 +224,7 @@ def others() -> Iterator[tuple[str, Planned, str]]:
 
 def fused_losses() -> Iterator[tuple[str, Planned, str]]:
     for name, launch in fused():
-        elements = POINTERS["bf16x6" if "bf16x6" in name else "tf32"]
+        elements = next((POINTERS[kind] for kind in POINTERS if kind in name), POINTERS["tf32"])
         yield f"fused, {name}", launch, elements
 
 

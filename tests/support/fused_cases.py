@@ -21,7 +21,7 @@ ELEMENTS = {
     "categorical as Bernoulli": sw.Features(sw.Categorical(5, scored_as="bernoulli")),
     "points": sw.Features(sw.Gaussian(3, scale=0.7)),
     "coordinates": sw.Features(sw.Gaussian(6)),
-    "embeddings": sw.Features(sw.Gaussian(66, scale=2.0)),
+    "embeddings": sw.Features(sw.Gaussian(66, scale=4.0)),  # too many to be compared
     "boxes": sw.Features(sw.Categorical(7, weight=2.0), sw.Gaussian(4), sw.Bernoulli(3)),
     "few of two kinds": sw.Features(sw.Categorical(2), sw.Gaussian(2)),
 }

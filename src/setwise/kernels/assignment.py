@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from setwise.kernels import dispatch
 from setwise.kernels.operators import fold_mapped_dimension
@@ -39,7 +38,7 @@ def assign(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) 
     ``row_valid`` is [B, M] and ``column_valid`` [B, N]; None if all are.
     """
     # To call an operator takes longer than to solve small problems.
-    if is_eager() and type(cost) is Tensor and _get_current_dispatch_mode() is None:
+    if is_eager() and type(cost) is Tensor:
         return _assign(cost.detach(), row_valid, column_valid)
     return operator(cost, row_valid, column_valid)
 

@@ -147,6 +147,8 @@ def fuses(
     if blocks is None or logits.dtype != torch.float32 or not is_eager():
         return False
     tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
+    if any(t.device != logits.device for t in tensors):
+        return False  # a temperature may be on the host, where kernels cannot read it
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return False
     if has_tangent(target, logits) or choose(impl, target, logits) != "triton":
@@ -245,7 +247,9 @@ def bernoulli_likelihood(
     (B, M, _), N = target.shape, logits.shape[1]
     if not is_eager() or not 0 < M <= N or B == 0 or has_tangent(target, logits):
         return None
-    if fused("bethe", logits) is None or target.dtype != torch.float32:
+    if fused("bethe", logits) is None or target.dtype != torch.float32 or M * N >= 2**31:
+        return None
+    if method == "exact" and not _triton_module("triton.subset_sums").fits(M, N):
         return None
     with no_autocast(logits):
         return _triton_module("bernoulli_likelihood").BernoulliLikelihood.apply(

@@ -26,8 +26,8 @@ from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
 
 # Features of an element at most: a block of them is held in registers.
 MAX_FEATURES = 1024
-# The least temperature at which float16 has room for what probabilities of 2^-4000 come to.
-LEAST_IN_FLOAT16 = 1 / 16
+# The most that logarithms are multiplied by, so that float16 has room for those of 2^-4000.
+MOST_IN_FLOAT16 = 16.0
 # Parts of a loss that one program adds up.
 MAX_PARTS = 8192
 
@@ -227,10 +227,12 @@ def _fits_float16(call: Call, element: Element) -> bool:
     """Whether what is multiplied may be in float16, which is faster than tf32 of as many bits.
 
     As of `operands.operand_dtype`: probabilities, and logarithms of them. Coordinates may be
-    beyond its range, and so may logarithms over a small temperature.
+    beyond its range, and so may logarithms times a large weight or over a small temperature.
     """
     t = call.temperature
-    return element.squares == 0 and not isinstance(t, Tensor) and t >= LEAST_IN_FLOAT16
+    if element.squares or isinstance(t, Tensor):
+        return False
+    return max(element.numbers) / t <= MOST_IN_FLOAT16
 
 
 def _width(features: int, dtype: torch.dtype, rounded: bool) -> int:

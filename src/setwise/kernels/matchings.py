@@ -44,7 +44,7 @@ def _sum_matchings(
                 return kernels.bethe(scores, odds, exclusivity, (rows, columns))
             return bethe(scores, odds, exclusivity, rows, columns)
         kernels = fused("subset_sums", scores)
-        if kernels is not None:
+        if kernels is not None and kernels.fits(*scores.shape[1:]):
             value, pairs, used = kernels.log_sum(scores, odds, (rows, columns), record)
         else:
             value, pairs = log_permanent(scores + odds.unsqueeze(1), rows, columns, record)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def is_eager() -> bool:
-    """Whether neither a compiler nor a transform of ``torch.func`` looks through the call."""
-    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+    """Whether no compiler, transform of ``torch.func`` or mode, as of fake tensors, looks on."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or _get_current_dispatch_mode() is not None
+    )
 
 
 def has_tangent(*tensors: Tensor) -> bool:

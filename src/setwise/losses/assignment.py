@@ -10,7 +10,12 @@ from torch.nn import functional
 
 from setwise.arguments import Reduction, Sets, check_call, check_flag, require_dense
 from setwise.features import Features
-from setwise.losses.matched import cheapest_matching, finish_matched, matching_costs
+from setwise.losses.matched import (
+    cheapest_matching,
+    finish_matched,
+    matching_costs,
+    targets_given,
+)
 from setwise.losses.presence import read_presence
 
 
@@ -106,7 +111,8 @@ def assignment_cross_entropy(
     loss = finish_matched(sets, matching, exists, reduction)
     if not return_matching:
         return loss
-    return loss, matching[:, : target.shape[-2]].reshape(target.shape[:-1])
+    M = targets_given(target, sets)
+    return loss, matching[:, :M].reshape(*sets.lead, M)
 
 
 def _by_other_features(sets: Sets, features: Features | None) -> Sets:
@@ -133,7 +139,7 @@ def _by_other_features(sets: Sets, features: Features | None) -> Sets:
 def _check_costs(costs: Tensor, input: Tensor, target: Tensor, sets: Sets) -> Tensor:
     """Costs that were given, [B, M, N]; where there are no elements, of the one that is not."""
     require_dense("matching_cost", costs)
-    M, N = target.shape[-2], input.shape[-2]
+    M, N = targets_given(target, sets), input.shape[-2]
     if costs.shape != (*sets.lead, M, N) or not costs.is_floating_point():
         raise ValueError(
             f"matching_cost: expected floating-point costs of shape {(*sets.lead, M, N)}, got "

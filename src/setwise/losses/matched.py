@@ -43,3 +43,8 @@ def finish_matched(
         costs = costs + presence.all_absent(sets) - gains.sum(dim=-1)
     targets, _ = sets.masks()
     return finish(sets, costs, reduction, (targets & ~found).any(dim=-1))
+
+
+def targets_given(target: Tensor, sets: Sets) -> int:
+    """M, as it was given: classes may come without a dimension for features."""
+    return target.shape[len(sets.lead)]

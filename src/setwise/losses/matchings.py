@@ -10,7 +10,7 @@ from setwise.features import Features
 from setwise.kernels.assignment import UNMATCHED
 from setwise.kernels.matchings import matching_probabilities
 from setwise.kernels.sampling import sample_matchings as sample
-from setwise.losses.matched import cheapest_matching, matching_costs
+from setwise.losses.matched import cheapest_matching, matching_costs, targets_given
 from setwise.losses.presence import Presence, read_presence, too_few_outputs
 from setwise.losses.set_likelihood import Method, matching_problem
 
@@ -46,7 +46,7 @@ def matching_marginals(
     )
     pairs, _ = matching_probabilities(*matching_problem(sets, exists, method))
     pairs = pairs.masked_fill(too_few_outputs(sets)[:, None, None], 0.0)
-    M, N = _targets(target, sets), input.shape[-2]
+    M, N = targets_given(target, sets), input.shape[-2]
     return pairs[:, :M, :N].reshape(*sets.lead, M, N)
 
 
@@ -86,7 +86,7 @@ def sample_matchings(
         scores = problem.scores + problem.odds.unsqueeze(1)
         found = sample(scores, problem.targets, problem.outputs, samples, generator)
     found = found.masked_fill(too_few_outputs(sets).unsqueeze(-1), UNMATCHED)
-    M = _targets(target, sets)
+    M = targets_given(target, sets)
     return found[..., :M].reshape(samples, *sets.lead, M)
 
 
@@ -116,7 +116,7 @@ def most_likely_matching(
     )
     with torch.no_grad():
         matching = cheapest_matching("input", sets, matching_costs(sets, exists))
-    M = _targets(target, sets)
+    M = targets_given(target, sets)
     return matching[:, :M].reshape(*sets.lead, M)
 
 
@@ -132,8 +132,3 @@ def _check(
 ) -> tuple[Sets, Presence | None]:
     sets = check_call(input, target, features, input_valid, target_valid, weight, "none")
     return sets, read_presence(presence, presence_weight, input, sets)
-
-
-def _targets(target: Tensor, sets: Sets) -> int:
-    """M, as it was given: classes may come without a dimension for features."""
-    return target.shape[len(sets.lead)]

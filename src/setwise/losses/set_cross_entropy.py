@@ -74,8 +74,8 @@ def set_cross_entropy(
 
             where ``c_j`` is the probability that output j exists, and ``p(M)`` that M of them do.
             To choose an output costs ``-log c_j``, so outputs that are needed come to exist, and
-            the others not, for there are to be no more than M. ``p(M)`` is counted one output
-            after the other, and its gradient takes memory for N x M numbers, whatever the engine.
+            the others not, for there are to be no more than M. ``p(M)`` takes memory for some
+            N x N numbers, whatever the engine.
         presence_weight: multiplies what presence costs, ``-log c_j`` and ``-log p(M)``.
         input_valid: which outputs are real: booleans [*, N], or lengths [*] of integers.
         target_valid: which targets are real: booleans [*, M], or lengths [*].

@@ -20,7 +20,6 @@ from setwise.kernels.triton.families import (
     choice_terms,
     logs,
     repulsion,
-    softplus,
     temperature_of,
 )
 from setwise.kernels.triton.rounding import as_operand
@@ -65,15 +64,25 @@ def _store(ROWS, ACROSS, value, e, there, at, ok, width, stride, IN_ROWS: tl.con
 
 
 @triton.jit
-def _key(z, f, ok, number, KIND: tl.constexpr):
-    """``eta(z)`` and ``A(z)`` of a block [rows, width], times its weight."""
+def _key(z, f, ok, scale, kind: tl.constexpr, KIND: tl.constexpr, ROUNDED: tl.constexpr):
+    """``eta(z)`` and ``A(z)`` of a block [rows, width], times a scale.
+
+    If keys are ROUNDED to that kind, so are the terms of A that they cancel: those of features that
+    are likely, which would else cost what was lost, or cut off, of their keys.
+    """
     if KIND == BERNOULLI:
-        return number * z, number * tl.sum(tl.where(ok, softplus(z), 0.0), 1)
+        log_p, log_not_p = logs(z, f, z, f, z, KIND)
+        key = scale * z
     else:
         total, best, others = choice_terms(z, f, ok, KIND)
         log_p, log_not_p = logs(z, f[None, :], total[:, None], best[:, None], others[:, None], KIND)
         log_p, log_not_p = tl.where(ok, log_p, 0.0), tl.where(ok, log_not_p, 0.0)
-        return number * (log_p - log_not_p), -number * tl.sum(log_not_p, 1)
+        key = scale * (log_p - log_not_p)
+    partition = -scale * log_not_p
+    if ROUNDED:
+        key = as_operand(key, kind).to(tl.float32)
+        partition = tl.where(key > 0, key - scale * log_p, partition)
+    return key, tl.sum(tl.where(ok, partition, 0.0), 1)
 
 
 @triton.jit
@@ -100,13 +109,12 @@ def _prepare_block(
             x = tl.where(x_ok, x - origin[None, :], 0.0)
             z = tl.where(z_ok, z - origin[None, :], 0.0)
             base -= number * tl.sum(x * x, 1)
-            bias -= number * tl.sum(z * z, 1)
+            bias -= number / t * tl.sum(z * z, 1)
             z *= 2.0 * number / t
         else:
             tl.store(SHARPNESS + PLACE + f, tl.zeros([PADDED], tl.float32) + number / t, mask=once)
     else:
-        z, partition = _key(z, f, z_ok, number, KIND)
-        z /= t
+        z, partition = _key(z, f, z_ok, number / t, K.dtype.element_ty, KIND, ROUNDED)
         bias -= partition
     at = PLACE + f
     if POINTS:
@@ -170,7 +178,6 @@ def prepare(
         zeros = tl.zeros([BLOCK, 16], tl.float32)
         _store(Q, Q_T, zeros, e, e < M, f, f < WIDTH, WIDTH, M, True, False, False)
         _store(K, K_T, zeros, e, e < N, f, f < WIDTH, WIDTH, N, True, False, False)
-    bias /= t
     if MASKED:
         valid = tl.load(VALID + b * N + e, mask=e < N, other=1) != 0
         bias = tl.where(valid, bias, float("-inf"))

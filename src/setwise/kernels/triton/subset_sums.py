@@ -175,6 +175,11 @@ def _plan(B: int, M: int, masked: bool, presence: bool, record: bool) -> Plan:
     return Plan(launcher(log_permanent, constants, 4 if few else 8, 1), (B, 1, 1))
 
 
+def fits(M: int, N: int) -> bool:
+    """Whether what is kept of a set can be counted in the 32 bits that the kernel has for that."""
+    return (max(M, N) - M + 1) * 2**M < 2**31
+
+
 def log_sum(
     scores: Tensor,
     odds: Tensor | None,
@@ -183,8 +188,8 @@ def log_sum(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The log of the sum [B]; to ``record``, probabilities of pairs [B, M, N] and of use [B, N].
 
-    Of float32 scores [B, M, N], none of these 0, and odds [B, N]; ``masks`` [B, M] and [B, N] tell
-    which targets and outputs are valid. See `matchings.sum_matchings`.
+    Of float32 scores [B, M, N], none of these 0, that `fits`, and odds [B, N]; ``masks`` [B, M] and
+    [B, N] tell which targets and outputs are valid. See `matchings.sum_matchings`.
     """
     B, M, N = scores.shape
     slots = max(M, N) - M + 1
