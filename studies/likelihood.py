@@ -1,4 +1,4 @@
-"""Four tasks that the likelihood of a set was made for, at full length, beside set cross entropy.
+"""Four tasks that the likelihood of a set is meant for, at full length, beside set cross entropy.
 
 ``setwise train studies/likelihood.py`` trains them; ``lights_plans.py`` beside this file plans with
 what was learned of Lights Out.

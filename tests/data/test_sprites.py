@@ -87,6 +87,11 @@ def test_a_seed_decides_all_and_any_number_of_objects_will_do() -> None:
     assert all(a.equal(b) for a, b in zip(one, other, strict=True))
     _, _, valid = sprites(50, torch.Generator().manual_seed(0), least=0, most=1, side=8)
     assert 0 < valid.sum() < 50
-    for least, most in [(3, 2), (-1, 2), (0, 0), (1, 17)]:
+    for name, value in {"number": -1, "side": 0, "least": -1, "most": 0}.items():
+        with pytest.raises(ValueError, match=f"{name}: must be at least .*got {value}"):
+            sprites(**{"number": 1} | {name: value})
+    with pytest.raises(TypeError, match="most: expected an int, got float"):
+        sprites(1, most=2.5)  # type: ignore[arg-type]
+    for least, most in [(3, 2), (1, 17)]:
         with pytest.raises(ValueError, match=f"least, most: .*got {least} and {most}"):
             sprites(1, least=least, most=most)

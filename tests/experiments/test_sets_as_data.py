@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from setwise.experiments.presence import split_presence
-from setwise.experiments.tasks import MultisetData, NumberingData
+from setwise.experiments.tasks import MultisetData, NumberingData, multisets
 
 BAGS = MultisetData(values=4, most=5, states=60, train=50)
 
@@ -26,6 +26,15 @@ class TestMultisets:
         assert Counter(map(len, everything.bags()))[5] == comb(8, 5)
         with pytest.raises(ValueError, match=f"expected 0 < train <= states <= {there}"):
             replace(BAGS, states=there + 1)
+
+    def test_those_that_hardly_come_are_not_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(multisets, "_MOST_DRAWS", 0)
+        every = comb(13, 4)  # one in 10,000 draws is of the same number four times
+        data = MultisetData(least=4, most=4, states=every, train=1)
+        with pytest.raises(ValueError, match=rf"data: \d+ different .*not {every}: .*fewer states"):
+            data.bags()
 
     def test_sizes_and_duplicates(self) -> None:
         bags = replace(BAGS, least=2).bags()

@@ -161,6 +161,8 @@ def test_no_targets_have_no_precision() -> None:
         assert none.isnan()
         missed = metrics.average_precision(nothing, something, presence=torch.ones(2, 0), **options)
         assert missed == 0.0
+        no_sets = something[:0], something[:0]
+        assert metrics.average_precision(*no_sets, presence=torch.ones(0, 4), **options).isnan()
 
 
 @pytest.mark.parametrize("definition", ORACLES)

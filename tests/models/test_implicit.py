@@ -95,3 +95,14 @@ def test_many_terms_are_the_exact_derivative_of_the_minimum() -> None:
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
     # A single term points the same way.
     assert torch.cosine_similarity(given[1][0], exact[0], dim=0) > 0.9
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_do_not_lengthen_the_steps(dtype: torch.dtype) -> None:
+    """Powers of 16 bits would vanish, and the bound of the curvature with them."""
+    torch.manual_seed(0)
+    decoder = ImplicitDecoder(64, size=3)
+    expected = decoder.encoder.steepness()
+    with torch.autocast("cpu", dtype=dtype):
+        assert decoder.encoder.steepness().equal(expected)
+    torch.testing.assert_close(decoder.to(dtype).encoder.steepness(), expected, rtol=0.02, atol=0.0)

@@ -110,6 +110,12 @@ def test_bad_calls_say_what_was_expected() -> None:
         PictureEncoder(8, widths=(4, 4))(torch.rand(2, 3, 8, 10))
     with pytest.raises(ValueError, match=r"pictures: .*3, H, W"):
         PictureEncoder(8)(torch.rand(2, 1, 8, 8))
+    with pytest.raises(ValueError, match=r"pictures: .*3, H, W.*got \(2, 3, 0, 8\)"):
+        PictureEncoder(8)(torch.rand(2, 3, 0, 8))
+    with pytest.raises(ValueError, match=r"pictures: expected shape \[\*, C, H, W\], got \(\)"):
+        PictureEncoder(8)(torch.tensor(1.0))
+    with pytest.raises(TypeError, match=r"pictures: expected a torch.Tensor, got list"):
+        PictureEncoder(8)([1.0])
 
 
 class Decoding(nn.Module):

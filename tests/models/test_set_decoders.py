@@ -121,6 +121,22 @@ class TestReaders:
             for name, gradient in zip(named, found, strict=True):
                 torch.testing.assert_close(own[name][k], gradient, **CLOSE)
 
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_sixteen_bits_are_enough(self, kind: str, dtype: torch.dtype) -> None:
+        """By autocast, and of all weights; also where a memory is empty."""
+        model, read = reader(kind).eval(), memory(2, 6)
+        valid = torch.tensor([[True] * 4 + [False] * 2, [False] * 6])
+        expected = model(read, valid)
+        by_autocast = model.float()
+        with torch.autocast("cpu", dtype=dtype):
+            mixed = by_autocast(read.float(), valid)
+        for gradient in gradients(by_autocast, mixed.float()):
+            assert gradient.isfinite().all()
+        narrow = by_autocast.to(dtype)(read.to(dtype), valid)
+        assert narrow.dtype == dtype
+        for found in (mixed, narrow):
+            torch.testing.assert_close(found.double(), expected, rtol=0.1, atol=0.1)
+
     def test_no_value_is_read(self, kind: str) -> None:
         """Fake tensors hold none: what would make a GPU wait, or break its graph, raises here."""
         with FakeTensorMode():

@@ -32,7 +32,7 @@ SH, A1H = "set_cross_entropy", "set_average"
     [
         *(["--facts", "x.pl"], ["--relation", "near"], ["--rule", "a(X) :- b(X)"]),
         *(["--symmetric", "near"], ["--clauses", "5", "5"], ["--cost"], ["--keep", "none"]),
-        *(["--keep", "all"], ["--tensorboard", "logs"]),
+        *(["--keep", "all"], ["--tensorboard", "logs"], ["--epochs", "3"]),
     ],
 )
 def test_options_of_other_tables_are_refused(options: list[str], capsys: Captured) -> None:

@@ -48,7 +48,7 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
 
     from setwise.cli.pictures import draw_archive
     from setwise.data.blocksworld import Blocksworld
-    from setwise.planning.seen_space import FILE, open_seen
+    from setwise.planning.seen_space import open_seen, symbols_file
 
     require_folder("--data", options.data)
     path = BLOCKS.archive(options.data)
@@ -60,7 +60,7 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
         )
         settings = BLOCKS.render_settings()
         draw_archive(settings, BLOCKS.states, path.parent, Console(stderr=True))
-    elif not path.with_name(FILE).exists():
+    elif not symbols_file(path).exists():
         print(f"symbols are learned from the pictures in {path}", file=sys.stderr)
     return open_seen(path, Blocksworld(BLOCKS.blocks, BLOCKS.stacks), BLOCKS.seed)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from setwise.data.checks import require_int
 from setwise.features import Categorical, Features, Gaussian
 
 COLOURS = {
@@ -65,12 +66,13 @@ def sprites(
     >>> pictures.shape, objects.shape, valid.sum(-1)
     (torch.Size([2, 3, 64, 64]), torch.Size([2, 5, 15]), tensor([4, 3]))
     """
+    require_int("number", number, 0)
+    require_int("side", side, 1)
+    require_int("least", least, 0)
+    require_int("most", most, 1)
     cells = _BOARD**2
-    if not 0 <= least <= most <= cells or most == 0:
-        raise ValueError(
-            f"least, most: expected 0 <= least <= most <= {cells} and most > 0, got {least} and "
-            f"{most}"
-        )
+    if not least <= most <= cells:
+        raise ValueError(f"least, most: expected least <= most <= {cells}, got {least} and {most}")
     device = None if generator is None else generator.device
     looks = SPRITE.random_targets((number, most), generator)[..., :-2]
     keys = torch.rand(number, cells, generator=generator, device=device)

@@ -138,16 +138,15 @@ def area(confidence: Tensor, hit: Tensor, targets: Tensor) -> Tensor:
 def precision_of_sets(ranked: Ranked) -> tuple[Tensor, Tensor]:
     """The average precision [B, R] of each set, 0 where it has no targets, and which [B] do."""
     counts = ranked.targets > 0
-    found = torch.vmap(_area)(ranked.hit.double(), ranked.targets.clamp(min=1))
-    return found, counts
+    return _area(ranked.hit.double(), ranked.targets.clamp(min=1)), counts
 
 
 def _area(hit: Tensor, targets: Tensor) -> Tensor:
-    """[n, R] in the order of their ranks -> [R]."""
-    rank = torch.arange(1, len(hit) + 1, device=hit.device, dtype=hit.dtype).unsqueeze(-1)
-    precision = hit.cumsum(dim=0) / rank
-    best_from_here = precision.flip(0).cummax(dim=0).values.flip(0)
-    return (hit * best_from_here).sum(dim=0) / targets
+    """[*, n, R] in the order of their ranks, and how many targets [*] -> [*, R]."""
+    rank = torch.arange(1, hit.shape[-2] + 1, device=hit.device, dtype=hit.dtype).unsqueeze(-1)
+    precision = hit.cumsum(dim=-2) / rank
+    best_from_here = precision.flip(-2).cummax(dim=-2).values.flip(-2)
+    return (hit * best_from_here).sum(dim=-2) / targets.unsqueeze(-1)
 
 
 def _nearest(apart: Tensor, limits: Tensor) -> Tensor:

@@ -109,7 +109,9 @@ def check_size(name: str, given: object, least: int = 1) -> None:
         raise ValueError(f"{name}: must be at least {least}, got {given}")
 
 
-def check_floats(name: str, given: Tensor, expected: str, dims: int, last: int) -> None:
+def check_floats(
+    name: str, given: Tensor, expected: str, dims: int, last: int | None = None
+) -> None:
     """A floating-point tensor of ``dims`` or more dimensions, ``last`` in the last one."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(given).__name__}")
@@ -117,11 +119,9 @@ def check_floats(name: str, given: Tensor, expected: str, dims: int, last: int) 
         raise TypeError(
             f"{name}: expected a floating-point tensor, got {given.dtype}; use {name}.float()"
         )
-    if given.dim() < dims or given.shape[-1] != last:
-        raise ValueError(
-            f"{name}: expected shape {expected} with {last} in the last dimension, "
-            f"got {tuple(given.shape)}"
-        )
+    if given.dim() < dims or (last is not None and given.shape[-1] != last):
+        last_one = "" if last is None else f" with {last} in the last dimension"
+        raise ValueError(f"{name}: expected shape {expected}{last_one}, got {tuple(given.shape)}")
 
 
 def check_booleans(name: str, given: Tensor) -> None:

@@ -6,6 +6,8 @@ leading dimensions.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 
@@ -100,8 +102,11 @@ class SortedEncoder(nn.Module):
 
     def steepness(self) -> Tensor:
         """An upper bound of the curvature of half the square of g, so that no step is too long."""
-        by_rank = self.by_rank.square().sum(dim=0).max()
-        return by_rank * _largest(self.lower.weight) * _largest(self.upper.weight)
+        kind = self.by_rank.device.type
+        autocast = torch.is_autocast_enabled(kind)
+        with torch.autocast(kind, enabled=False) if autocast else nullcontext():
+            by_rank = _wide(self.by_rank).square().sum(dim=0).max()
+            return by_rank * _largest(self.lower.weight) * _largest(self.upper.weight)
 
 
 class _PullBack:
@@ -120,11 +125,16 @@ def _largest(weight: Tensor) -> Tensor:
     """The square of the largest singular value, or little more: by less than H^(1/8).
 
     ``trace((W' W)^8)^(1/8)`` is a sum over all singular values, in which the largest outdo the
-    others; scaled so that no power leaves the range of its type.
+    others; scaled so that no power leaves the range of its type, which 16 bits are too few for.
     """
+    weight = _wide(weight)
     gram = weight.mT @ weight
     trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=torch.finfo(weight.dtype).tiny)
     power = gram / trace
     for _ in range(3):
         power = power @ power
     return trace * power.diagonal(dim1=-2, dim2=-1).sum(-1) ** (1 / 8)
+
+
+def _wide(weight: Tensor) -> Tensor:
+    return weight.to(torch.promote_types(weight.dtype, torch.float32))

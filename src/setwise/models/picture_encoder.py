@@ -52,9 +52,10 @@ class PictureEncoder(nn.Module):
         glorot(self)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        check_floats("pictures", pictures, "[*, C, H, W]", 3, pictures.shape[-1])
+        check_floats("pictures", pictures, "[*, C, H, W]", 3)
         *lead, channels, height, width = pictures.shape
-        if channels != self.channels or height % self.shrinks or width % self.shrinks:
+        whole = all(side and side % self.shrinks == 0 for side in (height, width))
+        if channels != self.channels or not whole:
             raise ValueError(
                 f"pictures: expected shape [*, {self.channels}, H, W], H and W multiples of "
                 f"{self.shrinks}, got {tuple(pictures.shape)}"

@@ -49,11 +49,14 @@ class SlotAttention(nn.Module):
         slots = self.start(memory)
         for _ in range(self.rounds):
             query = self.query(self.slot_norm(slots))
-            shares = (query @ key.mT * self.inputs**-0.5).softmax(dim=-2) + _LEAST  # [*, N, T]
+            scores = query @ key.mT * self.inputs**-0.5  # [*, N, T]
+            # In 16 bits the least would be nothing.
+            wide = torch.promote_types(scores.dtype, torch.float32)
+            shares = scores.softmax(dim=-2, dtype=wide) + _LEAST
             if valid is not None:
                 shares = shares * valid.unsqueeze(-2)
             average = shares / shares.sum(dim=-1, keepdim=True).clamp(min=_LEAST)
-            slots = self.feed_forward(self.update(average @ value, slots))
+            slots = self.feed_forward(self.update(average.to(value.dtype) @ value, slots))
         return slots
 
 
@@ -87,4 +90,5 @@ class GatedUpdate(nn.Module):
         reset_x, keep_x, new_x = self.from_input(input).chunk(3, dim=-1)
         reset_h, keep_h, new_h = self.from_state(state).chunk(3, dim=-1)
         new = torch.tanh(new_x + torch.sigmoid(reset_x + reset_h) * new_h)
-        return torch.lerp(new, state, torch.sigmoid(keep_x + keep_h))
+        # Not ``lerp``: under autocast the state is wider than what is new.
+        return new + torch.sigmoid(keep_x + keep_h) * (state - new)

@@ -9,6 +9,7 @@ state has a bit for each look at each place: whether it is there.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +26,6 @@ from setwise.planning.actions.pictured import PicturedSteps
 from setwise.planning.actions.seen import SeenSymbols, Sights, fit_symbols
 from setwise.worlds import PicturedBlocksworld
 
-FILE = "symbols.safetensors"
 _TRANSITIONS = 400  # that symbols are learned from, of those of the archive
 _SURE = 20.0  # the logit of what is there
 
@@ -102,6 +102,12 @@ class SeenSpace:
         )
 
 
+def symbols_file(archive: Path) -> Path:
+    """Where the symbols of an archive are kept: beside it, under a name that no other has."""
+    name = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
+    return archive.with_name(f"symbols-{name}.safetensors")
+
+
 def open_seen(path: Path, world: Blocksworld, seed: int) -> SeenSpace:
     """The archive of all states, with symbols that are learned the first time and kept beside it.
 
@@ -109,7 +115,7 @@ def open_seen(path: Path, world: Blocksworld, seed: int) -> SeenSpace:
     """
     archive = BlocksworldArchive.read(path)
     steps = PicturedSteps.draw(archive, min(_TRANSITIONS, len(archive.transitions)), seed)
-    kept = path.with_name(FILE)
+    kept = symbols_file(path)
     if kept.is_file():
         symbols = SeenSymbols.load(kept)
     else:

@@ -108,7 +108,7 @@ def on_own_facts(
         model = preset.config(model_scenario, loss, seed)
         # Few clauses in one batch get stuck; with some noise, and the temperature falling, not.
         batch = min(model.schedule.batch, max(2, data.train // 3))
-        passes = epochs or _epochs(model, ceil(data.train / batch))
+        passes = epochs or _epochs(model, max(1, data.train // batch))
         temperature = max(model.schedule.loss_temperature, ANNEALED)
         schedule = replace(model.schedule, batch=batch, epochs=passes, loss_temperature=temperature)
         return replace(model, experiment=name, scenario=scenario, data=data, schedule=schedule)
@@ -164,9 +164,12 @@ def _nearest(models: dict[str, Config], atoms: int) -> dict[str, Config]:
 
 
 def _epochs(model: Config, steps: int) -> int:
-    """How often to go through clauses, in so many steps each time, to make those of the preset."""
+    """How often to go through clauses, in so many steps each time, to make those of the preset.
+
+    Clauses that do not fill a batch sit an epoch out.
+    """
     schedule, theirs = model.schedule, _of_countries(model)
-    in_all = schedule.epochs * ceil(theirs.train / schedule.batch)
+    in_all = schedule.epochs * (theirs.train // schedule.batch)
     return max(schedule.epochs, ceil(in_all / steps))
 
 

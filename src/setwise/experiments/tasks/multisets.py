@@ -16,6 +16,7 @@ from setwise.features import Bernoulli, Categorical, Features
 from setwise.features.family import Scoring
 
 Absent = Literal["presence", "dummies"]
+_MOST_DRAWS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,9 @@ class MultisetData(DataConfig):
     least: int = 0
     most: int = 12
     states: int = 20_000
-    # The first `train` bags are trained on, the others are held out.
+    # The first `train` bags are trained on, the others are held out. They are in the order in which
+    # they were drawn first: if most of all bags are taken, those held out are rare, with more
+    # duplicates than those trained on.
     train: int = 18_000
     # Whether outputs say that they exist, or bags are filled up with dummies to be produced; of no
     # meaning where all bags have the same size.
@@ -69,7 +72,14 @@ class MultisetData(DataConfig):
         """The bags, each in ascending order."""
         generator = torch.Generator().manual_seed(self.seed)
         found: dict[tuple[int, ...], None] = {}
+        left = max(_MOST_DRAWS, 10 * self.states)
         while len(found) < self.states:
+            if left <= 0:
+                raise ValueError(
+                    f"data: {len(found)} different bags were found, not {self.states}: the others "
+                    f"are too rare to be drawn; ask for fewer states"
+                )
+            left -= self.states
             sizes = torch.randint(
                 self.least, self.most + 1, (self.states,), generator=generator
             ).tolist()

@@ -53,7 +53,7 @@ class SpritesData(DataConfig):
 
 @dataclass(frozen=True)
 class PicturePrecision:
-    """The average precision of each picture, by the definition of that name."""
+    """The average precision of each picture, by the definition of that name; NaN if it is empty."""
 
     metric: str = "ap"
     curve_examples: int | None = 1000
@@ -73,12 +73,13 @@ class PicturePrecision:
             "picture",
             target_valid=real.expand(K, *real.shape),
         )
-        values = precision_of_sets(ranked)[0].float().unflatten(0, finite.shape)  # [K, s, R]
-        found = dict(zip(LIMITS, values.unbind(-1), strict=True))
-        return {name: value.masked_fill(~finite, 0.0) for name, value in found.items()}
+        values, counts = precision_of_sets(ranked)
+        values = values.float().masked_fill(~finite.reshape(-1, 1), 0.0)
+        values = values.masked_fill(~counts.unsqueeze(-1), math.nan).unflatten(0, finite.shape)
+        return dict(zip(LIMITS, values.unbind(-1), strict=True))  # [K, s] each
 
     def total(self, values: Tensor) -> Tensor:
-        return values.mean(dim=-1)
+        return values.nanmean(dim=-1)
 
     def to(self, device: torch.device) -> PicturePrecision:
         return self
