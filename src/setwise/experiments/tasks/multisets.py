@@ -30,9 +30,7 @@ class MultisetData(DataConfig):
     least: int = 0
     most: int = 12
     states: int = 20_000
-    # The first `train` bags are trained on, the others are held out. They are in the order in which
-    # they were drawn first: if most of all bags are taken, those held out are rare, with more
-    # duplicates than those trained on.
+    # The first `train` bags are trained on, the others are held out.
     train: int = 18_000
     # Whether outputs say that they exist, or bags are filled up with dummies to be produced; of no
     # meaning where all bags have the same size.
@@ -86,4 +84,7 @@ class MultisetData(DataConfig):
             drawn = torch.randint(self.values, (self.states, self.most), generator=generator)
             for size, row in zip(sizes, drawn.tolist(), strict=True):
                 found.setdefault(tuple(sorted(row[:size])))
-        return list(found)[: self.states]
+        # The rare ones are found last, and are to be held out no more often than others.
+        bags = list(found)[: self.states]
+        order = torch.randperm(len(bags), generator=generator)
+        return [bags[place] for place in order.tolist()]
