@@ -34,6 +34,20 @@ def test_tensors_that_are_spread_already(told: list[dict[str, Any]]) -> None:
     assert [rank["dtensors"] <= 1e-12 for rank in told] == [True] * 4
 
 
+def test_what_is_not_spread_as_a_whole_is_refused(told: list[dict[str, Any]]) -> None:
+    for rank in told:
+        said = [mistake.split(", got")[0] for mistake in rank["refused dtensors"]]
+        wrong = "expected a tensor of this process"
+        assert said[0] == f"target: {wrong}"
+        assert said[1].startswith("target: input is a DTensor, so that target must be one")
+        assert said[2:] == [f"input: {wrong}", f"target: {wrong}", f"input: {wrong}"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_rank_alone_wants_gradients(told: list[dict[str, Any]], size: int) -> None:
+    assert all(told[rank][str(size)]["one"] <= 1e-12 for rank in range(size))
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_temperature_learns_from_all_ranks(told: list[dict[str, Any]], size: int) -> None:
     assert all(told[rank][str(size)]["temperature"] <= 1e-12 for rank in range(size))
@@ -57,7 +71,7 @@ def test_no_rank_holds_more_than_its_shard_and_another(told: list[dict[str, Any]
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> None:
     for rank in range(size):
-        target, sets, kinds, presence = told[rank][str(size)]["refusals"]
+        target, sets, kinds, presence, mode = told[rank][str(size)]["refusals"]
         if rank == 1:
             assert target.startswith("target: ")
         else:
@@ -66,6 +80,7 @@ def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> 
         assert "torch.float64" in kinds
         assert kinds.startswith("group: all ranks need the same type")
         assert presence.startswith("presence: ")
+        assert mode.startswith("group: all ranks need the same mode of gradients")
 
 
 @pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])

@@ -3,8 +3,8 @@
 Legend: B sets, R processes (ranks), W numbers of an element that is on its way. A process holds
 ``[B, size, W]`` of them, its shard; sizes may differ.
 
-A process works on what it holds while the next shard arrives, so that it never has more than two;
-the order of sums depends on its rank alone, so the same call gives the same bits.
+A process works on what it holds while the next shard arrives, so that it never has more than two
+beside its own; the order of sums depends on its rank alone, so the same call gives the same bits.
 """
 
 from __future__ import annotations
