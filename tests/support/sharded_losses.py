@@ -210,7 +210,7 @@ def ties_weigh_one(rank: int, ranks: int, group: Any) -> float:
 
 
 def numbers_at_once(rank: int, ranks: int, group: Any) -> int:
-    """4096 outputs and targets in all, as tiles of scores are no larger than 512 x 512."""
+    """The largest tensor of a step; 4096 outputs and targets in all, of which scores are tiles."""
     size = 4096 // ranks
     generator = torch.Generator().manual_seed(rank)
     z, x = (torch.randn(1, size, 100, generator=generator) for _ in range(2))
