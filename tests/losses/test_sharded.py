@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import setwise as sw
 from ranks import launch
+from setwise.kernels import ring
 
 pytestmark = pytest.mark.slow
 SIZES = (1, 2, 3, 4)
@@ -85,3 +87,12 @@ def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> 
 def test_what_is_no_group(loss: Any) -> None:
     with pytest.raises(TypeError, match=r"group: .* got str; torch\.distributed\.group\.WORLD"):
         loss(torch.ones(2, 3), torch.ones(2, 3), group="nccl")
+
+
+def test_the_others_are_told_what_a_group_cannot_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(dist, "get_backend", lambda group: "nccl")
+    monkeypatch.setattr(ring, "meet", lambda group, numbers, device: told.append(numbers))
+    with pytest.raises(ValueError, match="input: on cpu, but the group is one of NCCL"):
+        sw.set_cross_entropy(torch.ones(2, 3), torch.ones(2, 3), group=dist.ProcessGroup(0, 2))
+    assert told == [[0] * 9]

@@ -91,7 +91,11 @@ class Ring:
 
 def meet(group: ProcessGroup, told: list[int], device: torch.device) -> list[list[int]]:
     """What every rank has to tell, as many whole numbers each."""
-    on = torch.device("cpu") if dist.get_backend(group) == "gloo" else device
+    backend, on = dist.get_backend(group), device
+    if backend == "gloo":
+        on = torch.device("cpu")
+    elif backend == "nccl" and device.type != "cuda":  # of a call that is wrong
+        on = torch.device("cuda", torch.cuda.current_device())
     mine = torch.tensor(told, device=on)
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
     dist.all_gather(every, mine, group=group)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
@@ -92,6 +93,11 @@ def read_shards(
         if presence is not None:
             raise ValueError("presence: not for sets that are spread over a group")
         sets = check_call(**tensors, features=features, reduction=reduction)
+        if dist.get_backend(group) == "nccl" and not sets.logits.is_cuda:
+            raise ValueError(
+                f"input: on {sets.logits.device}, but the group is one of NCCL, which carries what "
+                f"is on GPUs; use input.cuda(), or a group of Gloo"
+            )
     except Exception:
         ring.meet(group, [0] * 9, getattr(input, "device", torch.device("cpu")))
         raise
