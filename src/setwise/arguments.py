@@ -263,11 +263,16 @@ def check_valid(name: str, valid: Tensor | None, elements: Tensor) -> Tensor | N
 
 def is_dtensor(tensor: object) -> bool:
     """Whether a tensor is spread over processes; not every PyTorch has the class to ask for."""
-    return getattr(tensor, "device_mesh", None) is not None
+    return type(tensor) is not Tensor and getattr(tensor, "device_mesh", None) is not None
 
 
 def require_dense(name: str, tensor: Tensor) -> None:
     """Refuse what has no plain array of numbers behind it: it would fail somewhere inside."""
+    if is_dtensor(tensor):
+        raise TypeError(
+            f"{name}: expected a tensor of this process, got a DTensor; use {name}.full_tensor(), "
+            f"or, in losses that take a group, spread input and all that goes with it"
+        )
     if tensor.is_nested:
         raise TypeError(
             f"{name}: expected a dense tensor, got a nested one; use torch.nested.to_padded_tensor("

@@ -34,10 +34,6 @@ CASES += [
 def test_as_near_the_origin(kind: str, loss: str, impl: str, far: float) -> None:
     if impl == "triton":
         pytest.importorskip("triton")
-        if (
-            kind == "wide"
-        ):  # multiplied there, and beyond this distance as little worth as elsewhere
-            far = min(far, 100.0)
     judge(FEATURES[kind], PAIRWISE[loss], far, impl=impl)
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import setwise as sw
 from ranks import launch
+from setwise.kernels import ring
 
 pytestmark = pytest.mark.slow
 SIZES = (1, 2, 3, 4)
@@ -34,6 +36,20 @@ def test_tensors_that_are_spread_already(told: list[dict[str, Any]]) -> None:
     assert [rank["dtensors"] <= 1e-12 for rank in told] == [True] * 4
 
 
+def test_what_is_not_spread_as_a_whole_is_refused(told: list[dict[str, Any]]) -> None:
+    for rank in told:
+        said = [mistake.split(", got")[0] for mistake in rank["refused dtensors"]]
+        wrong = "expected a tensor of this process"
+        assert said[0] == f"target: {wrong}"
+        assert said[1].startswith("target: input is a DTensor, so that target must be one")
+        assert said[2:] == [f"input: {wrong}", f"target: {wrong}", f"input: {wrong}"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_rank_alone_wants_gradients(told: list[dict[str, Any]], size: int) -> None:
+    assert all(told[rank][str(size)]["one"] <= 1e-12 for rank in range(size))
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_temperature_learns_from_all_ranks(told: list[dict[str, Any]], size: int) -> None:
     assert all(told[rank][str(size)]["temperature"] <= 1e-12 for rank in range(size))
@@ -46,18 +62,16 @@ def test_weights_of_a_target_add_up_to_one_over_ranks(
     assert all(told[rank][str(size)]["ties"] <= 1e-5 for rank in range(size))
 
 
-def test_no_rank_holds_more_than_its_shard_and_another(told: list[dict[str, Any]]) -> None:
-    """Of 101 numbers each, keys and bias: as many as come with 4096 elements, and fewer."""
-    held = {size: max(told[r][str(size)]["numbers"] for r in range(size)) for size in SIZES}
-    assert held[1] == 4096 * 101
-    assert held[2] <= held[1] / 2
-    assert held[4] <= max(held[1] / 4, 512 * 512)
+def test_no_tensor_is_larger_than_a_shard(told: list[dict[str, Any]]) -> None:
+    """Of 101 numbers for each of the 4096 elements of all ranks, keys and bias."""
+    largest = {size: [told[r][str(size)]["numbers"] for r in range(size)] for size in SIZES}
+    assert largest == {size: [4096 // size * 101] * size for size in SIZES}
 
 
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> None:
     for rank in range(size):
-        target, sets, kinds, presence = told[rank][str(size)]["refusals"]
+        target, sets, kinds, presence, mode = told[rank][str(size)]["refusals"]
         if rank == 1:
             assert target.startswith("target: ")
         else:
@@ -66,9 +80,19 @@ def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> 
         assert "torch.float64" in kinds
         assert kinds.startswith("group: all ranks need the same type")
         assert presence.startswith("presence: ")
+        assert mode.startswith("group: all ranks need the same mode of gradients")
 
 
 @pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
 def test_what_is_no_group(loss: Any) -> None:
     with pytest.raises(TypeError, match=r"group: .* got str; torch\.distributed\.group\.WORLD"):
         loss(torch.ones(2, 3), torch.ones(2, 3), group="nccl")
+
+
+def test_the_others_are_told_what_a_group_cannot_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(dist, "get_backend", lambda group: "nccl")
+    monkeypatch.setattr(ring, "meet", lambda group, numbers, device: told.append(numbers))
+    with pytest.raises(ValueError, match="input: on cpu, but the group is one of NCCL"):
+        sw.set_cross_entropy(torch.ones(2, 3), torch.ones(2, 3), group=dist.ProcessGroup(0, 2))
+    assert told == [[0] * 9]

@@ -2,8 +2,8 @@
 
 The dense computation in float32 takes differences first, which are exact between neighbours: no
 engine may be worse than that by more than 1e-5 of the largest number. Of more features than a
-GPU compares, it is the product of centred elements, whose error is a matter of luck: there the
-kernels, whose tensor cores cut digits off where others round, may have eight times that error.
+GPU compares, it is the product of centred elements that the kernels may be no worse than; but on a
+GPU, whose tensor cores cut digits off where others round, they may have eight times its error.
 
 Legend: B sets, M targets, N outputs, F features.
 """
@@ -138,6 +138,6 @@ def judge(
         if not multiplied:
             assert error <= allowed + 1e-5
         elif allowed < 0.1:
-            assert error <= 8 * allowed + 1e-5
+            assert error <= (1 if device == "cpu" else 8) * allowed + 1e-5
         else:
             assert got.isfinite().all()

@@ -98,9 +98,11 @@ def loss_and_gradients(
 def error(got: Tensor, expected: Tensor) -> float:
     if not torch.equal(got.isfinite(), expected.isfinite()):
         return float("inf")
+    if not got.numel():
+        return 0.0
     apart = (got - expected).masked_fill(~expected.isfinite(), 0.0).abs()
     scale = expected.masked_fill(~expected.isfinite(), 0.0).abs().amax().clamp(min=1e-3)
-    return float(apart.amax() / scale) if apart.numel() else 0.0
+    return float(apart.amax() / scale)
 
 
 def agreement(rank: int, ranks: int, group: Any) -> dict[str, float]:
@@ -152,6 +154,49 @@ def of_dtensors(rank: int, ranks: int) -> float:
     return max(error(got, expected) for got, expected in pairs)
 
 
+def refused_dtensors(ranks: int) -> list[str]:
+    """Where only some of a call is spread, or a group is named too, or no loss could take it."""
+    ones = torch.ones(2, 8, 4)
+    spread = distribute_tensor(ones, init_device_mesh(DEVICE, (ranks,)), [Shard(1)])
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (sw.set_cross_entropy, {"input": ones, "target": spread}),
+        (sw.set_cross_entropy, {"input": spread, "target": ones}),
+        (sw.set_average, {"input": spread, "target": spread, "group": dist.group.WORLD}),
+        (sw.hausdorff, {"input": ones, "target": spread, "group": dist.group.WORLD}),
+        (sw.assignment_cross_entropy, {"input": spread, "target": spread}),
+    ]
+    told = []
+    for loss, call in calls:
+        try:
+            loss(**call)
+            told.append("")
+        except TypeError as mistake:
+            told.append(str(mistake))
+    return told
+
+
+def one_rank_wants_gradients(rank: int, ranks: int, group: Any) -> float:
+    """Outputs of the first rank and targets of the last; all others only pass gradients on."""
+    call = drawn(FEATURES["mixed"], sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=3)
+    call = {name: call[name] for name in ("input", "target")}
+    worst = 0.0
+    for loss, own in LOSSES.values():
+        options = own | {"features": FEATURES["mixed"], "reduction": "none"}
+        _, gradients = loss_and_gradients(loss, call, **options)
+        mine = part(call, rank, ranks)
+        wanting = {"input": rank == 0, "target": rank == ranks - 1}
+        for name, wanted in wanting.items():
+            mine[name] = mine[name].clone().requires_grad_(wanted)
+        value = loss(**mine, **options, group=group)
+        (value * torch.arange(1.0, 1 + B).to(value)).sum().backward()
+        for (name, wanted), whole in zip(wanting.items(), gradients, strict=True):
+            got, expected = mine[name].grad, part({name: whole}, rank, ranks)[name]
+            assert (got is not None) == wanted
+            if got is not None:
+                worst = max(worst, error(got, expected))
+    return worst
+
+
 def ties_weigh_one(rank: int, ranks: int, group: Any) -> float:
     """Where scores are so large that the logarithm of the number of equals is lost in them."""
     target = torch.ones(1, 1 if rank == 0 else 0, 32, device=DEVICE)
@@ -165,7 +210,7 @@ def ties_weigh_one(rank: int, ranks: int, group: Any) -> float:
 
 
 def numbers_at_once(rank: int, ranks: int, group: Any) -> int:
-    """4096 outputs and targets in all, as tiles of scores are no larger than 512 x 512."""
+    """The largest tensor of a step; 4096 outputs and targets in all, of which scores are tiles."""
     size = 4096 // ranks
     generator = torch.Generator().manual_seed(rank)
     z, x = (torch.randn(1, size, 100, generator=generator) for _ in range(2))
@@ -187,9 +232,10 @@ def refusals(rank: int, ranks: int, group: Any) -> list[str]:
         {"input": ones, "target": ones, "presence": ones[..., 0]},
     ]
     told = []
-    for call in calls:
+    for number, call in enumerate([*calls, calls[0] | {"target": ones}]):
         try:
-            sw.set_cross_entropy(**call, group=group)
+            with torch.set_grad_enabled(number < len(calls) or rank == 0):
+                sw.set_cross_entropy(**call, group=group)
             told.append("")
         except ValueError as mistake:
             told.append(str(mistake))
@@ -204,12 +250,14 @@ def work(rank: int, ranks: int) -> dict[str, Any]:
             found[str(size)] = {
                 "errors": agreement(rank, size, group),
                 "temperature": learned_temperature(rank, size, group),
+                "one": one_rank_wants_gradients(rank, size, group),
                 "ties": ties_weigh_one(rank, size, group),
                 "numbers": numbers_at_once(rank, size, group),
                 "refusals": refusals(rank, size, group) if size > 1 else [],
             }
     if DEVICE == "cpu":  # Gloo does not spread tensors that are on a GPU
         found["dtensors"] = of_dtensors(rank, ranks)
+        found["refused dtensors"] = refused_dtensors(ranks)
     return found
 
 

@@ -3,13 +3,13 @@
 Legend: B sets, R processes (ranks), W numbers of an element that is on its way. A process holds
 ``[B, size, W]`` of them, its shard; sizes may differ.
 
-A process works on what it holds while the next shard arrives, so that it never has more than two;
-the order of sums depends on its rank alone, so the same call gives the same bits.
+A process works on what it holds while the next shard arrives, so that it never has more than two
+beside its own; the order of sums depends on its rank alone, so the same call gives the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -33,23 +33,27 @@ class Ring:
         self.group, self.sizes = group, sizes
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
 
+    def owners(self) -> list[int]:
+        """All ranks in the order in which their shards come by, this process's own first."""
+        return [(self.rank - step) % self.ranks for step in range(self.ranks)]
+
     def around(self, shard: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Every rank and its shard, this process's own first."""
-        owner = self.rank
-        for left in range(self.ranks - 1, -1, -1):
-            arriving = self._pass_on(shard, self._before(owner)) if left else None
+        for owner in self.owners():
+            last = self._before(owner) == self.rank
+            arriving = None if last else self._pass_on(shard, self._before(owner))
             yield owner, shard
             if arriving is not None:
-                owner, shard = self._before(owner), arriving()
+                shard = arriving()
 
-    def collect(self, shard: Tensor, contribution: Callable[[int, Tensor], Tensor]) -> Tensor:
-        """What all ranks have to add to this one's shard, ``contribution(owner, shard)`` of each.
+    def collect(self, contributions: Iterable[tuple[int, Tensor]]) -> Tensor:
+        """What all ranks have to add to this one's shard.
 
-        The sums go around with the shards that they belong to.
+        Each gives its contributions [B, size, W] to every shard, in the order of `owners`; their
+        sums go around as the shards do.
         """
         arriving: Callable[[], Tensor] | None = None
-        for owner, held in self.around(shard):
-            total = contribution(owner, held)
+        for owner, total in contributions:
             if arriving is not None:
                 total = total + arriving()
             arriving = self._pass_on(total, self._before(owner))
@@ -87,7 +91,11 @@ class Ring:
 
 def meet(group: ProcessGroup, told: list[int], device: torch.device) -> list[list[int]]:
     """What every rank has to tell, as many whole numbers each."""
-    on = torch.device("cpu") if dist.get_backend(group) == "gloo" else device
+    backend, on = dist.get_backend(group), device
+    if backend == "gloo":
+        on = torch.device("cpu")
+    elif backend == "nccl" and device.type != "cuda":  # of a call that is wrong
+        on = torch.device("cuda", torch.cuda.current_device())
     mine = torch.tensor(told, device=on)
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
     dist.all_gather(every, mine, group=group)
@@ -153,7 +161,7 @@ class RingLogSumExp(torch.autograd.Function):
         d_sharpness = None if sharpness is None else torch.zeros_like(sharpness)
         share = grad / total.masked_fill(total == 0, 1.0)
 
-        def contribution(_: int, shard: Tensor) -> Tensor:
+        def contribution(shard: Tensor) -> Tensor:
             leaves = [queries.detach().requires_grad_(), shard.detach().requires_grad_()]
             if sharpness is not None:
                 leaves.append(sharpness.detach().requires_grad_())
@@ -169,7 +177,8 @@ class RingLogSumExp(torch.autograd.Function):
                 d_sharpness.add_(found[2])
             return found[1]
 
-        d_shard = ring.collect(_packed(keys, bias), contribution)
+        shards = ring.around(_packed(keys, bias))
+        d_shard = ring.collect((owner, contribution(shard)) for owner, shard in shards)
         return None, None, None, d_queries, d_shard[..., :-1], d_shard[..., -1], d_sharpness
 
 
@@ -209,7 +218,7 @@ class Select(torch.autograd.Function):
     def forward(
         ctx: Any, ring: Ring, elements: Tensor, owner: Tensor, index: Tensor, found: Tensor
     ) -> Tensor:
-        ctx.ring, ctx.shape = ring, elements.shape
+        ctx.ring = ring
         ctx.save_for_backward(owner, index)
         return found.clone()
 
@@ -217,13 +226,11 @@ class Select(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         owner, index = ctx.saved_tensors
-        B, size, _ = ctx.shape
 
-        def contribution(rank: int, shard: Tensor) -> Tensor:
+        def contribution(rank: int) -> Tensor:
             theirs = owner == rank
             places = index.masked_fill(~theirs, 0)
-            return scatter_add(grad * theirs.unsqueeze(-1), places, shard.shape[1])
+            return scatter_add(grad * theirs.unsqueeze(-1), places, ctx.ring.sizes[rank])
 
-        # Only sizes are asked of the shards: one number of each element goes around.
-        home = ctx.ring.collect(grad.new_empty(B, size, 1), contribution)
+        home = ctx.ring.collect((rank, contribution(rank)) for rank in ctx.ring.owners())
         return None, home, None, None, None

@@ -5,7 +5,7 @@ Legend: B sets; of each, this process has N outputs and M targets, the others mo
 Every process calls a loss with its own elements of the same B sets, and gets the loss of the whole
 sets. Its gradients are those of its own elements, whatever the number of processes: nothing is to
 be scaled or averaged. Outputs go around the ring of processes and are compared with the targets
-where these are, so that none has more in memory than its own elements and those of one other.
+where these are, so that none has more in memory than its own elements and those of two others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
@@ -36,8 +37,16 @@ class Shards:
     def __init__(self, sets: Sets, group: ProcessGroup) -> None:
         B, N, F = sets.logits.shape
         M = sets.target.shape[1]
-        every = _met(group, [1, N, M, B, F, _TYPES.index(sets.compute_dtype())], sets.logits.device)
+        kind, graded = _TYPES.index(sets.compute_dtype()), torch.is_grad_enabled()
+        wanting = sets.logits.requires_grad, sets.target.requires_grad
+        every = _met(group, [1, N, M, B, F, kind, graded, *wanting], sets.logits.device)
         self.sets, self.group = sets.widened(), group
+        if graded:
+            logits, target = (
+                _taking_part(tensor, any(told[place] for told in every))
+                for tensor, place in ((self.sets.logits, 7), (self.sets.target, 8))
+            )
+            self.sets = self.sets._replace(logits=logits, target=target)
         self.outputs = Ring(group, [told[1] for told in every])
         self.targets = Ring(group, [told[2] for told in every])
 
@@ -84,8 +93,13 @@ def read_shards(
         if presence is not None:
             raise ValueError("presence: not for sets that are spread over a group")
         sets = check_call(**tensors, features=features, reduction=reduction)
+        if dist.get_backend(group) == "nccl" and not sets.logits.is_cuda:
+            raise ValueError(
+                f"input: on {sets.logits.device}, but the group is one of NCCL, which carries what "
+                f"is on GPUs; use input.cuda(), or a group of Gloo"
+            )
     except Exception:
-        ring.meet(group, [0] * 6, getattr(input, "device", torch.device("cpu")))
+        ring.meet(group, [0] * 9, getattr(input, "device", torch.device("cpu")))
         raise
     return Shards(sets, group)
 
@@ -257,13 +271,20 @@ def _weighted(sets: Sets, costs: Tensor) -> Tensor:
     return costs if sets.weight is None else costs * sets.weight
 
 
+def _taking_part(tensor: Tensor, needed: bool) -> Tensor:
+    """Gradients of one process come by way of all, so that those without any pass them on."""
+    if tensor.requires_grad or not needed:
+        return tensor
+    return tensor.detach().requires_grad_()
+
+
 def _met(group: ProcessGroup, told: list[int], device: torch.device) -> list[list[int]]:
     """What all processes tell; a ValueError on each of them if they cannot go on together."""
     every = ring.meet(group, told, device)
     failed = [rank for rank, (fine, *_) in enumerate(every) if not fine]
     if failed:
         raise ValueError(f"group: the call of rank {failed[0]} was refused there")
-    for place, what in ((3, "sets"), (4, "features"), (5, "type")):
+    for place, what in ((3, "sets"), (4, "features"), (5, "type"), (6, "mode of gradients")):
         if len({numbers[place] for numbers in every}) > 1:
             given = [_TYPES[n[place]] if what == "type" else n[place] for n in every]
             raise ValueError(f"group: all ranks need the same {what}, but they have {given}")
