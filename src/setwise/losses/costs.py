@@ -44,7 +44,7 @@ def set_cross_entropies(
     shortcut = plain_bernoulli_engine(sets, temperature, presence, impl)
     if shortcut == "reference" and sets.output_valid is None:
         scores = dispatch.dense_bernoulli_logsumexp(sets.target, sets.logits)
-        scores = _zero_unless(sets.target_valid, scores)
+        scores = zero_unless(sets.target_valid, scores)
     else:
         scores = _soft_scores(sets, temperature, presence, impl, skip_negligible)
     per_set = -weighted(sets, scores).sum(dim=-1)
@@ -77,7 +77,7 @@ def _soft_scores(
     keys, bias = factors.keys, _output_bias(factors, presence)
     sharpness = factors.sharpness
     if not _is_one(temperature):
-        keys, sharpness = _cooled(keys, sharpness, temperature)
+        keys, sharpness = cooled(keys, sharpness, temperature)
         bias = bias / temperature
     # Last: the quotient of an infinite bias has no gradient to a temperature that is learned.
     bias = _barred(bias, sets.output_valid)
@@ -86,7 +86,7 @@ def _soft_scores(
         scores = scores * temperature
     if factors.base is not None:
         scores = scores + factors.base
-    return _zero_unless(sets.target_valid, scores)
+    return zero_unless(sets.target_valid, scores)
 
 
 def _is_one(temperature: float | Tensor) -> bool:
@@ -94,7 +94,7 @@ def _is_one(temperature: float | Tensor) -> bool:
     return not isinstance(temperature, Tensor) and temperature == 1.0
 
 
-def _cooled(
+def cooled(
     keys: Tensor, sharpness: Tensor | None, temperature: float | Tensor
 ) -> tuple[Tensor, Tensor | None]:
     """Scores over the temperature; locations are not divided, for they are to be compared."""
@@ -118,7 +118,7 @@ def nearest_output_costs(sets: Sets, presence: Presence | None, impl: Impl) -> T
     costs = matched_costs(sets, nearest)
     if presence is None:
         return costs
-    return costs + _zero_unless(sets.target_valid, presence.choice().gather(1, nearest))
+    return costs + zero_unless(sets.target_valid, presence.choice().gather(1, nearest))
 
 
 def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
@@ -130,7 +130,7 @@ def nearest_target_costs(sets: Sets, impl: Impl) -> Tensor:
         nearest = dispatch.argmax(factors.keys, factors.queries, bias, impl, factors.sharpness)
     with no_autocast(sets.logits):
         costs = sets.features.cost(sets.logits, gather_elements(sets.target, nearest))
-    costs = _zero_unless(sets.output_valid, costs)
+    costs = zero_unless(sets.output_valid, costs)
     if sets.target_valid is None:
         return costs
     return costs.masked_fill(~sets.target_valid.any(dim=-1, keepdim=True), 0.0)
@@ -140,7 +140,7 @@ def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
     """The cost of each target [B, M] with the output that ``matching`` [B, M] names for it."""
     with no_autocast(sets.logits):
         costs = sets.features.cost(gather_elements(sets.logits, matching), sets.target)
-    return _zero_unless(sets.target_valid, costs)
+    return zero_unless(sets.target_valid, costs)
 
 
 def pairwise_costs(sets: Sets) -> Tensor:
@@ -236,7 +236,8 @@ def _output_bias(factors: Factors, presence: Presence | None) -> Tensor:
     return bias if presence is None else bias - presence.choice()
 
 
-def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:
+def zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:
+    """Costs, 0 where an element is not valid; the mask is None if all are."""
     return costs if valid is None else costs.masked_fill(~valid, 0.0)
 
 

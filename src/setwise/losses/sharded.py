@@ -26,6 +26,7 @@ from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
 from setwise.kernels.gather import gather_elements
 from setwise.kernels.ring import Ring
+from setwise.losses.costs import cooled, target_weights, weighted, zero_unless
 
 # In the order in which processes tell each other what they have.
 _TYPES = (torch.float32, torch.float64)
@@ -143,24 +144,21 @@ def set_cross_entropy(
         queries, keys, log_partition, base, sharpness = sets.features.factors(
             sets.logits, sets.target
         )
-        # As keys and sharpness: a score is divided once, whatever it is made of.
-        D = 0 if sharpness is None else len(sharpness)
-        keys = torch.cat([keys[..., :D], keys[..., D:] / temperature], dim=-1)
-        sharpness = None if sharpness is None else sharpness / temperature
+        keys, sharpness = cooled(keys, sharpness, temperature)
         bias = _barred(-log_partition / temperature, sets.output_valid)
         lse = ring.logsumexp(shards.outputs, queries, keys, bias, impl, skip_negligible, sharpness)
     # Before anything is multiplied: what is infinite has a gradient that is no number.
     scores = lse.masked_fill(lse == -math.inf, 0.0) * temperature
     if base is not None:
         scores = scores + base
-    scores = _zero_unless(sets.target_valid, scores)
-    per_set = replicated.total(-_weighted(sets, scores).sum(dim=-1), shards.group)
+    scores = zero_unless(sets.target_valid, scores)
+    per_set = replicated.total(-weighted(sets, scores).sum(dim=-1), shards.group)
     return shards.finish(per_set, reduction)
 
 
 def set_average(shards: Shards, directed: bool, impl: Impl, reduction: str) -> Tensor:
     sets, group = shards.sets, shards.group
-    weights = _weighted(sets, sets.masks()[0].to(sets.compute_dtype()))
+    weights = target_weights(sets)
     costs = (weights * _nearest_output_costs(shards, impl)).sum(dim=-1)
     mass = replicated.total(weights.sum(dim=-1), group)
     per_set = replicated.total(costs, group) / mass.masked_fill(mass == 0, 1.0)
@@ -171,7 +169,7 @@ def set_average(shards: Shards, directed: bool, impl: Impl, reduction: str) -> T
 
 
 def hausdorff(shards: Shards, directed: bool, impl: Impl, reduction: str) -> Tensor:
-    costs = _weighted(shards.sets, _nearest_output_costs(shards, impl))
+    costs = weighted(shards.sets, _nearest_output_costs(shards, impl))
     per_set = replicated.largest(costs, shards.group)
     if not directed:
         back = replicated.largest(_nearest_target_costs(shards, impl), shards.group)
@@ -193,7 +191,7 @@ def _nearest_output_costs(shards: Shards, impl: Impl) -> Tensor:
         return sets.features.cost(outputs, sets.target)
 
     costs = _costs_of_nearest(shards.outputs, sets.logits, sets.output_valid, search, cost)
-    return _zero_unless(sets.target_valid, costs)
+    return zero_unless(sets.target_valid, costs)
 
 
 def _nearest_target_costs(shards: Shards, impl: Impl) -> Tensor:
@@ -211,7 +209,7 @@ def _nearest_target_costs(shards: Shards, impl: Impl) -> Tensor:
         return sets.features.cost(sets.logits, targets)
 
     costs = _costs_of_nearest(shards.targets, sets.target, sets.target_valid, search, cost)
-    return _zero_unless(sets.output_valid, costs)
+    return zero_unless(sets.output_valid, costs)
 
 
 def _costs_of_nearest(
@@ -260,15 +258,8 @@ def _engine(sets: Sets, impl: Impl) -> Impl:
 
 
 def _barred(bias: Tensor, valid: Tensor | None) -> Tensor:
+    """The bias, -inf where an element is not valid: if none is here, others may have some."""
     return bias if valid is None else bias.masked_fill(~valid, -math.inf)
-
-
-def _zero_unless(valid: Tensor | None, costs: Tensor) -> Tensor:
-    return costs if valid is None else costs.masked_fill(~valid, 0.0)
-
-
-def _weighted(sets: Sets, costs: Tensor) -> Tensor:
-    return costs if sets.weight is None else costs * sets.weight
 
 
 def _taking_part(tensor: Tensor, needed: bool) -> Tensor:

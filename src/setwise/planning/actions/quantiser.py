@@ -20,7 +20,7 @@ _RIDGE = 1e-3  # of the mean variance of pairs, added to all
 _TELLS = 2.0  # the variance, in units of that of pairs, from which on a direction tells
 _MOST_DIRECTIONS = 64
 _MOST_CODES = 24
-_FEWEST_PAIRS = 4
+FEWEST_PAIRS = 4  # of which anything can be learned
 _SAMPLE = 4000  # points that codes are learned from, at most
 _STARTS = 5
 _STABLE = 0.98  # the share of pairs with one code
@@ -41,7 +41,7 @@ class Quantiser:
         """Learn from points [E, A], of which pairs [n, 2] are of the same."""
         centre = points.mean(0)
         points = points - centre
-        if len(pairs) < _FEWEST_PAIRS:  # nothing tells more than that they are points
+        if len(pairs) < FEWEST_PAIRS:  # nothing tells more than that they are points
             return cls(centre, points.new_zeros(points.shape[1], 1), points.new_zeros(1, 1))
         count = _stable_count(points, pairs)
         directions = _directions(points, pairs)

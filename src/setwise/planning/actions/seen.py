@@ -21,7 +21,7 @@ from setwise.experiments import checkpoint
 from setwise.outside import named
 from setwise.planning.actions.looks import Looks
 from setwise.planning.actions.places import Places
-from setwise.planning.actions.quantiser import Quantiser
+from setwise.planning.actions.quantiser import FEWEST_PAIRS, Quantiser
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element
 
@@ -29,7 +29,6 @@ NAMES = ("look", "place")
 FREE = "free"
 _VERSION = 1
 _TENSORS = ("centre", "directions", "codebook")
-_FEWEST_PAIRS = 4
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def fit_symbols(before: Sights, after: Sights) -> SeenSymbols:
             [again] = came if place in left else {place}
             pair = starts[0] * step + number, starts[1] * step + other.index(again)
             (moved if left else stayed).append(pair)
-    if len(moved) < _FEWEST_PAIRS:
+    if len(moved) < FEWEST_PAIRS:
         raise ValueError(
             f"of {len(before)} steps too few take one thing from its place to another: nothing "
             f"tells what light and place do to a picture"
