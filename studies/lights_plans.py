@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from setwise import environment
 from setwise.files import atomic_write_text
 from setwise.planning.instances import problems_for
+from setwise.planning.latent import device_of
 from setwise.planning.latplan import LatentPlanner
 from setwise.planning.learned import open_space
 
@@ -38,6 +40,7 @@ def plans_of(network: Path) -> dict[str, Any]:
         "restored": health.recovered,
         "problems": PROBLEMS,
         "solved": solved,
+        "environment": environment.describe(device_of(space.model)),
     }
 
 

@@ -55,7 +55,7 @@ def config(scenario: str, loss: str, seed: int) -> Config:
 
 EXPERIMENT = Experiment(
     name="likelihood",
-    title="What the likelihood of a set was made for",
+    title="Four tasks for the likelihood of a set",
     config=config,
     scenarios=SCENARIOS,
     losses=("set_cross_entropy", "set_likelihood"),

@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 import setwise as sw
+from setwise import environment
 from setwise.data.sprites import COLOURS, SHAPES, SIZES, SPRITE, draw_sprites, sprites
 
 HERE = Path(__file__).parent
@@ -55,6 +56,7 @@ def record() -> dict[str, Any]:
     shown = [*right.nonzero()[:EACH].flatten(), *(~right).nonzero()[:EACH].flatten()]
     answers = SPRITE.discretise(elements)
     return {
+        "environment": environment.describe(pictures.device),
         "average precision": example["judge"](model),
         "pictures that are right": right.float().mean().item(),
         "side": pictures.shape[-1],
