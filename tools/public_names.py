@@ -83,7 +83,7 @@ def _member(name: str, member: Any) -> Iterator[str]:
 
 
 def _signature(value: Any) -> str:
-    """Names, kinds and defaults: types are for the type checker, and spelled otherwise each year."""
+    """Names, kinds and defaults; types are for the type checker."""
     try:
         signature = inspect.signature(value)
     except ValueError:  # made in C
@@ -95,9 +95,7 @@ def _signature(value: Any) -> str:
         )
         for parameter in signature.parameters.values()
     ]
-    plain = signature.replace(
-        parameters=parameters, return_annotation=inspect.Signature.empty
-    )
+    plain = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
     return str(plain)
 
 

@@ -17,7 +17,7 @@ def test_public_names_and_signatures_are_those_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "source, line",
+    ("source", "line"),
     [
         ("def f(input, *, scale=1.0): ...", "f(input, *, scale=1.0)"),
         ("def f(input, /, scale: float = 2.0) -> int: ...", "f(input, /, scale=2.0)"),
