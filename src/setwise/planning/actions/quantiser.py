@@ -54,7 +54,13 @@ class Quantiser:
 
     def encode(self, points: Tensor) -> Tensor:
         """The codes [E] of points [E, A]."""
-        return _nearest((points - self.centre) @ self.directions, self.codebook)
+        return self.nearest(points)[0]
+
+    def nearest(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """The codes [E] of points [E, A], and how far they are from their centres."""
+        seen = (points - self.centre) @ self.directions
+        distance, code = torch.cdist(seen, self.codebook).min(-1)
+        return code, distance
 
 
 def share_of_pairs(codes: Tensor, pairs: Tensor) -> float:
