@@ -23,8 +23,11 @@ from setwise.planning.actions.quantiser import Quantiser, share_of_pairs
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element, UnknownSymbolError, Value
 
-_ALONE = 5.0  # of the median difference: what differs by less was left alone
+_SHAKING = 0.25  # the share of pairs that differ by shaking alone, and by little of that
+_ALONE = 6.0  # times this difference: what differs by less was left alone
 _BEYOND = 2.0  # of the furthest point of a code: what is further away is something else
+# Values on a grid: with fewer codes than values, some are cut in two, until codes are as many.
+_PATIENCE = 8
 _SOME = 100  # elements that tell whether a feature is right or wrong
 _MOST_EXACT = 1000  # different values of a feature that is right or wrong
 
@@ -104,7 +107,7 @@ class MeasuredSymbols:
     ) -> MeasuredSymbols:
         """Learn from sets ``before`` [T, N, F] and ``after`` [T, M, F], elements in any order.
 
-        A step may change any element, but of each feature it must leave more than half alone.
+        A step may change any element, but of each feature it must leave half of them alone.
         """
         _check(before, after, features, names)
         pairs = _pairs(before, after, features)
@@ -176,7 +179,7 @@ def _fit(family: Family, values: Tensor, alone: Tensor) -> MeasuredFeature:
             )
         none = torch.zeros(0)
         return MeasuredFeature(family, typical, None, none, none)
-    quantiser = Quantiser.fit(family.statistic(values), alone)
+    quantiser = Quantiser.fit(family.statistic(values), alone, patience=_PATIENCE)
     centre, distance = quantiser.nearest(family.statistic(values))
     typical = torch.stack(
         [family.average(values[centre == number], 0) for number in range(quantiser.count)]
@@ -195,18 +198,19 @@ def _pairs(before: Tensor, after: Tensor, features: Features) -> Tensor:
     """Elements [n, 2] that are taken for the same before and after, each set matched as a whole.
 
     The first number counts the elements of all sets before, the second those of all sets after,
-    from where the first left off. Every feature counts as much as another.
+    from where the first left off. Every feature counts as much as another. Some pairs will be
+    wrong, which those that shaking explains are not (see `_left_alone`).
     """
     cost = before.new_zeros(len(before), before.shape[1], after.shape[1])
     sides = zip(features.blocks, features.split(before), features.split(after), strict=True)
     for family, one, other in sides:
         distance = family.distance(one, other)
-        spread = distance.mean()
-        exact = family.differ(one, other, 0.0).to(distance)
-        cost += exact if spread == 0 else distance / spread
+        if not bool(distance.any()):
+            distance = family.differ(one, other, 0.0).to(before)
+        cost += distance / distance.mean().clamp(min=torch.finfo(cost.dtype).tiny)
     matched = assign(cost)  # [T, N]
     step, element = (matched >= 0).nonzero(as_tuple=True)
-    again = matched[step, element] + step * after.shape[1] + before.shape[0] * before.shape[1]
+    again = before.shape[0] * before.shape[1] + step * after.shape[1] + matched[step, element]
     return torch.stack([step * before.shape[1] + element, again], dim=-1)
 
 
@@ -214,7 +218,7 @@ def _left_alone(family: Family, values: Tensor, pairs: Tensor) -> Tensor:
     """Those of the pairs [n, 2] of which the feature differs by no more than by shaking."""
     one, other = (family.statistic(values[side]) for side in pairs.unbind(-1))
     apart = (one - other).norm(dim=-1)
-    return pairs[apart <= _ALONE * apart.median()]
+    return pairs[apart <= _ALONE * apart.quantile(_SHAKING)]
 
 
 def _check(before: Tensor, after: Tensor, features: Features, names: Sequence[str] | None) -> None:
