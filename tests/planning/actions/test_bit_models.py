@@ -27,6 +27,13 @@ def network(bits: int = 4, actions: int = 3) -> BitNetwork:
     return made
 
 
+@pytest.fixture(scope="module")
+def model() -> BitActionModel:
+    before, after = random_steps(WORLD, 9, seed=0)
+    again = [side.repeat(20, 1, 1) for side in (before, after)]
+    return BitActionModel.fit(*again, WORLD.features, bits=16, actions=24, steps=300)
+
+
 class TestNetwork:
     def test_costs_are_those_of_one_action_and_one_step_at_a_time(self) -> None:
         made = network()
@@ -83,12 +90,6 @@ class TestNetwork:
 # Slow: it trains and plans, for some seconds each. The parts are tested above.
 @pytest.mark.slow
 class TestModel:
-    @pytest.fixture(scope="class")
-    def model(self) -> BitActionModel:
-        before, after = random_steps(WORLD, 9, seed=0)
-        again = [side.repeat(20, 1, 1) for side in (before, after)]
-        return BitActionModel.fit(*again, WORLD.features, bits=16, actions=24, steps=300)
-
     def test_it_plans_by_what_was_seen(self, model: BitActionModel, tmp_path: Path) -> None:
         assert model.recovered == model.explained == 1.0
         before, after = random_steps(WORLD, 9, seed=0)
