@@ -79,7 +79,7 @@ def compare(model: ActionModel, world: PuzzleWorld) -> dict[str, int]:
     reached = np.where(legal.numpy(), hashed[world.rank(after).numpy()], -1)  # [S, A]
     right, made_up = np.zeros(len(codes), dtype=int), np.zeros(len(codes), dtype=int)
     for action in model.actions:
-        can = there[:, list(action.must)].all(-1)
+        can = np.asarray(there[:, list(action.must)].all(-1))
         can[can] = action.may[codes[can]].all(-1)
         change = weight[list(action.added)].sum() - weight[list(action.removed)].sum()
         true = (reached[can] == (hashed[can] + change)[:, None]).any(-1)
