@@ -17,6 +17,9 @@ from setwise.planning.actions import (
     fit_symbols,
 )
 
+# Slow: clusters are looked for. The example of MeasuredSymbols breaks when these do.
+pytestmark = pytest.mark.slow
+
 FEATURES = sw.Features(sw.Categorical(3), sw.Gaussian(1), sw.Angle(1))
 NAMES = ["who", "height", "direction"]
 QUARTER = math.pi / 2
