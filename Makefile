@@ -67,7 +67,7 @@ docs: $(STAMP)
 	$(BIN)/python docs/figures/loss_surfaces.py
 	$(BIN)/python -m tools.kernels
 	$(BIN)/python -m tools.results
-	$(BIN)/python -m tools.action_curves
+	$(BIN)/python -m tools.actions
 	$(BIN)/python -m tools.study
 	$(BIN)/python docs/figures/plans.py
 

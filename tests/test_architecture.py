@@ -32,8 +32,8 @@ BELOW: dict[str, set[str]] = {
     },
     "render": {"data", "files", "outside"},
     "planning": {
-        *("data", "environment", "experiments", "features", "files", "losses", "models"),
-        *("outside", "worlds"),
+        *("data", "environment", "experiments", "features", "files", "losses", "metrics"),
+        *("models", "outside", "worlds"),
     },
     "bench": {"the public names", "arguments", "environment", "kernels"},
     "report": {"experiments", "files", "outside"},
