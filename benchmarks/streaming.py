@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -180,6 +181,7 @@ def main(arguments: list[str] | None = None) -> None:
         header = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             **describe(torch.device("cpu")),
+            "load": os.getloadavg()[0],
             "batch": BATCH,
             "features": FEATURES,
             "elements": [1, MOST],
