@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
 
 import setwise as sw
 from setwise.environment import describe
@@ -62,7 +63,7 @@ def measure(rank: int, ranks: int, sizes: list[int], place: str) -> None:
 def rows_of(ranks: int, sizes: list[int]) -> list[dict[str, Any]]:
     """Of each size, the largest numbers over all processes."""
     with tempfile.TemporaryDirectory() as place:
-        torch.multiprocessing.spawn(measure, (ranks, sizes, place), nprocs=ranks)
+        spawn(measure, (ranks, sizes, place), nprocs=ranks)
         told = [json.loads(path.read_text()) for path in Path(place).glob("*.json")]
     return [
         {"ranks": ranks} | {name: max(one[name] for one in same) for name in same[0]}

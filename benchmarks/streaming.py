@@ -172,7 +172,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.consume:
-        consume(*options.consume, options.rank)
+        folder, place = options.consume
+        consume(folder, place, options.rank)
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder, timed = Path(scratch) / "sets", Path(scratch) / "timed"

@@ -39,9 +39,9 @@ def streaming(record: dict[str, Any]) -> str:
         lines.append([str(workers), f"{ours:,.0f}", f"{memory:,.0f}", ratio(ours / memory)])
     titles = ["workers", "`SetLoader`, sets a second", "`DataLoader`, all in memory", ""]
     note = wrapped(
-        f"Batches of {header['batch']} on one process ({header['hardware']}; some "
-        f"{header['load']:.0f} processes at work on the machine): compare the two, which took turns. "
-        f"The sets in memory are tensors that `collate_sets` puts together one by one."
+        f"Batches of {header['batch']} on one process ({header['hardware']}; the machine had some "
+        f"{header['load']:.0f} others at work): compare the two, which took turns. The sets in "
+        f"memory are tensors that `collate_sets` puts together one by one."
     )
     return "\n".join([told, *markdown(titles, lines), "", note]).rstrip() + "\n"
 

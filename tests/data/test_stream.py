@@ -20,7 +20,7 @@ import setwise as sw
 from setwise.data import SetLoader, write_sets
 from setwise.files import atomic_write_text
 
-SETS, GROUP = 1003, 50
+SETS, GROUP = 403, 20
 
 
 def examples(count: int = SETS) -> Iterator[dict[str, Any]]:
@@ -57,7 +57,7 @@ def test_files_hold_what_was_written(folder: Path) -> None:
 
 @pytest.mark.parametrize(("ranks", "batch"), [(1, 64), (2, 64), (7, 1000)])
 def test_all_processes_together_have_every_set_once(folder: Path, ranks: int, batch: int) -> None:
-    loaders = [SetLoader(folder, batch, buffer=200, rank=r, ranks=ranks) for r in range(ranks)]
+    loaders = [SetLoader(folder, batch, buffer=80, rank=r, ranks=ranks) for r in range(ranks)]
     found = [numbers(loader) for loader in loaders]
     assert sorted(n for batches in found for one in batches for n in one) == list(range(SETS))
     assert {len(batches) for batches in found} == {len(loader) for loader in loaders}
@@ -75,7 +75,7 @@ def test_batches_of_one(tmp_path: Path) -> None:
 
 
 def test_epochs_differ_and_seeds_bring_them_back(folder: Path) -> None:
-    first, same, other = (SetLoader(folder, 100, buffer=200, seed=seed) for seed in (3, 3, 4))
+    first, same, other = (SetLoader(folder, 40, buffer=80, seed=seed) for seed in (3, 3, 4))
     epochs = [numbers(first), numbers(first)]
     assert epochs == [numbers(same), numbers(same)]
     assert epochs[0] != epochs[1]
@@ -84,7 +84,7 @@ def test_epochs_differ_and_seeds_bring_them_back(folder: Path) -> None:
 
 
 def test_elements_stay_with_their_sets(folder: Path) -> None:
-    for batch in SetLoader(folder, 64, buffer=120):
+    for batch in SetLoader(folder, 64, buffer=50):
         sizes = batch["objects_valid"].sum(-1)
         assert sizes.tolist() == (batch["number"] % 4).tolist()
         owners = batch["number"].repeat_interleave(sizes).unsqueeze(-1)
@@ -94,11 +94,11 @@ def test_elements_stay_with_their_sets(folder: Path) -> None:
 
 @pytest.mark.parametrize("stop", [1, 4, 9])
 def test_an_epoch_goes_on_where_it_was(folder: Path, stop: int) -> None:
-    whole, loader = (SetLoader(folder, 100, buffer=200) for _ in range(2))
+    whole, loader = (SetLoader(folder, 40, buffer=80) for _ in range(2))
     expected = numbers(whole)
     found = [batch["number"].tolist() for _, batch in zip(range(stop), loader, strict=False)]
     state = json.loads(json.dumps(loader.state_dict()))
-    resumed = SetLoader(folder, 100, buffer=200)
+    resumed = SetLoader(folder, 40, buffer=80)
     resumed.load_state_dict(state)
     assert found + numbers(resumed) == expected
     assert resumed.epoch == 1
@@ -145,7 +145,7 @@ def test_workers_on_two_processes_that_are_killed(folder: Path, tmp_path: Path) 
     assert sorted(n for batches in whole for one in batches for n in one) == list(range(SETS))
     assert len(whole[0]) == len(whole[1])
     # After an odd number, the other worker is next.
-    assert in_processes(folder, tmp_path, 5, 16) == whole
+    assert in_processes(folder, tmp_path, 3, 8) == whole
 
 
 def cut(file: Path) -> str:
@@ -277,7 +277,7 @@ def test_bad_calls(folder: Path, tmp_path: Path) -> None:
         SetLoader(tmp_path, 8)
     with pytest.raises(FileNotFoundError):
         SetLoader(tmp_path / "nowhere", 8)
-    with pytest.raises(ValueError, match="1003 sets are fewer than the 2000 workers"):
+    with pytest.raises(ValueError, match="403 sets are fewer than the 2000 workers"):
         SetLoader(folder, 8, rank=0, ranks=2000)
     with pytest.raises(ValueError, match="rank, ranks: expected both or none"):
         SetLoader(folder, 8, rank=0)
