@@ -237,9 +237,15 @@ def test_files_of_others(tmp_path: Path) -> None:
     assert batch["points"].tolist() == [[[1.0, 2.0], [3.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]]
     assert batch["labels"].tolist() == [[[1], [2], [3]], [[4], [0], [0]]]
     assert batch["labels_valid"].tolist() == [[True] * 3, [True, False, False]]
-    pq.write_table(pa.table({"points": [[[1.0], [1.0, 2.0]]]}), tmp_path / "any.parquet")
-    with pytest.raises(ValueError, match="column points: all elements need as many features"):
-        next(iter(SetLoader(tmp_path / "any.parquet", 1)))
+    # A row group without elements does not say how wide they are.
+    pq.write_table(table, tmp_path / "any.parquet", row_group_size=1)
+    (batch,) = SetLoader(tmp_path / "any.parquet", 2, shuffle=False)
+    assert batch["points"].shape == (2, 2, 2)
+    for points in ([[[1.0], [1.0, 2.0]]], [[[1.0]], [[1.0, 2.0]]]):
+        uneven = pa.table({"points": points})
+        pq.write_table(uneven, tmp_path / "any.parquet", row_group_size=1)
+        with pytest.raises(ValueError, match="column points: all elements need as many features"):
+            next(iter(SetLoader(tmp_path / "any.parquet", 2)))
 
 
 def test_a_state_of_another_order_is_refused(folder: Path) -> None:

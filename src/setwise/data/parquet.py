@@ -66,9 +66,13 @@ def joined(parts: Sequence[Columns]) -> Columns:
         return parts[0]
     result = {}
     for name, first in parts[0].items():
-        values = np.concatenate([part[name].values for part in parts])
+        # Lists of lists do not say how wide they are, and where there are none nobody knows.
+        filled = [part[name].values for part in parts if len(part[name].values)] or [first.values]
+        _require_one_width(
+            name, {values.shape[-1] for values in filled if first.lengths is not None}
+        )
         lengths = [n for part in parts if (n := part[name].lengths) is not None]
-        result[name] = Column(values, None if first.lengths is None else np.concatenate(lengths))
+        result[name] = Column(np.concatenate(filled), np.concatenate(lengths) if lengths else None)
     return result
 
 
@@ -187,14 +191,10 @@ def _column(name: str, chunks: pa.ChunkedArray) -> Column:
     if not _is_list(elements.type):
         return Column(_numbers(name, elements, None).reshape(-1, 1), lengths)
     _require_no_null(name, elements)
-    widths = np.unique(np.diff(elements.offsets.to_numpy()))
-    if len(widths) > 1:
-        raise ValueError(
-            f"column {name}: all elements need as many features, got {widths[:5].tolist()}"
-        )
-    width = int(widths[0]) if len(widths) else 0
+    widths = set(np.unique(np.diff(elements.offsets.to_numpy())).tolist())
+    _require_one_width(name, widths)
     values = _numbers(name, elements.flatten(), None)
-    return Column(values.reshape(len(elements), width), lengths)
+    return Column(values.reshape(len(elements), max(widths, default=0)), lengths)
 
 
 def _numbers(name: str, array: pa.Array, width: int | None) -> NDArray[Any]:
@@ -205,6 +205,12 @@ def _numbers(name: str, array: pa.Array, width: int | None) -> NDArray[Any]:
         _require_no_null(name, flat)
         return flat.to_numpy(zero_copy_only=False).reshape(len(array), width)
     return array.to_numpy(zero_copy_only=False)
+
+
+def _require_one_width(name: str, widths: set[int]) -> None:
+    if len(widths) > 1:
+        some = ", ".join(map(str, sorted(widths)[:5]))
+        raise ValueError(f"column {name}: all elements need as many features, got {some}")
 
 
 def _require_no_null(name: str, array: pa.Array) -> None:
