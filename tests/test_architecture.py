@@ -64,6 +64,8 @@ OPTIONAL = {
     Path("bench/losses.py"): {"triton"},
     Path("bench/rivals.py"): {"torch_linear_assignment"},
     Path("demo/page.py"): {"PIL"},
+    Path("data/parquet.py"): {"pyarrow"},
+    Path("data/shards.py"): {"pyarrow"},
     Path("experiments/checkpoint.py"): {"safetensors"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
