@@ -38,10 +38,13 @@ def streaming(record: dict[str, Any]) -> str:
         ours, memory = (speeds[workers, loader] for loader in ("SetLoader", "in memory"))
         lines.append([str(workers), f"{ours:,.0f}", f"{memory:,.0f}", ratio(ours / memory)])
     titles = ["workers", "`SetLoader`, sets a second", "`DataLoader`, all in memory", ""]
+    costly = speeds[epochs["workers"], "SetLoader"] < speeds[0, "SetLoader"]
     note = wrapped(
         f"Batches of {header['batch']} on one process ({header['hardware']}; the machine had some "
         f"{header['load']:.0f} others at work): compare the two, which took turns. The sets in "
         f"memory are tensors that `collate_sets` puts together one by one."
+        + " Reading sets as small as these is less work than handing them over."
+        * costly
     )
     return "\n".join([told, *markdown(titles, lines), "", note]).rstrip() + "\n"
 

@@ -18,6 +18,6 @@ def test_value_and_gradients_are_those_of_whole_sets(kind: str, allowed: float) 
     script = Path(__file__).parent.parent / "support" / "sharded_losses.py"
     for told in launch(script, 2, "cuda", kind):
         errors = told["2"]["errors"]
-        assert len(errors) == 98
+        assert len(errors) == 112
         assert {name: error for name, error in errors.items() if not error <= allowed} == {}
         assert told["2"]["temperature"] <= allowed
