@@ -174,6 +174,8 @@ def test_built_in_families_are_served(element: str, monkeypatch: pytest.MonkeyPa
     features = ELEMENTS[element]
     on_device = {"temperature": torch.tensor(2.0), "weight": torch.rand(2, 4)}
     assert _served(monkeypatch, features, input_valid=torch.tensor([4, 2]), **on_device)
+    # In full precision embeddings are compared, by other kernels.
+    monkeypatch.setattr(dispatch, "tf32_is_allowed", lambda: True)
     for M, N in ((9, 9), (300, 300), (4096, 100)):
         x, z = torch.empty(2, M, features.width), torch.empty(2, N, features.width)
         assert dispatch.fuses("triton", features.kernel, "soft", x, z)

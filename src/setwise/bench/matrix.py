@@ -203,6 +203,7 @@ def _replayed(call: Callable[[], object]) -> Callable[[], object]:
     def replay() -> object:
         for _ in range(REPLAYS):
             graph.replay()
-        return kept
+        # Also what the call was given, which the graph reads from where it was.
+        return call, kept
 
     return replay
