@@ -46,7 +46,6 @@ def loss(target: Tensor, logits: Tensor, call: Call) -> Tensor:
         call.target_valid,
         call.weight,
         call.share,
-        torch.is_grad_enabled() and logits.requires_grad,
     )
     found: Tensor = value
     return found
@@ -69,9 +68,8 @@ def row_loss(
     target_valid: Tensor | None,
     weight: Tensor | None,
     share: Tensor | None,
-    gradient: bool,
 ) -> tuple[Tensor, Tensor]:
-    """The loss, and its gradient to the logits for an incoming gradient of 1, if wanted."""
+    """The loss, and its gradient to the logits for an incoming gradient of 1."""
     blocks: Any = tuple(zip(names.split(","), widths, numbers, strict=True))
     t = temperature if temperature_tensor is None else temperature_tensor
     arrays = (
@@ -80,8 +78,10 @@ def row_loss(
     )
     call = Call(blocks, mode, both, reduction, t, skip_negligible, *arrays)  # type: ignore[arg-type]
     fused = import_module("setwise.kernels.fused")
-    value, ready = fused.computed(call, target.contiguous(), logits.contiguous(), gradient)
-    return value, logits.new_empty(0) if ready is None else ready
+    found: tuple[Tensor, Tensor] = fused.computed(
+        call, target.contiguous(), logits.contiguous(), gradient=True
+    )
+    return found
 
 
 @row_loss.register_fake
@@ -101,10 +101,9 @@ def _(
     target_valid: Tensor | None,
     weight: Tensor | None,
     share: Tensor | None,
-    gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     value = logits.new_empty(logits.shape[:1] if reduction == "none" else ())
-    return value, logits.new_empty(logits.shape if gradient else (0,))
+    return value, logits.new_empty(logits.shape)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -114,7 +113,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     (ready,) = ctx.saved_tensors
     d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
-    return None, d_logits, *(None,) * 14
+    return None, d_logits, *(None,) * 13
 
 
 row_loss.register_autograd(_backward, setup_context=_setup_context)

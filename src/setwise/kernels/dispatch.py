@@ -194,6 +194,9 @@ def fuses_compiled(
     """Whether `compiled_losses.loss` serves such a call inside ``torch.compile``; as of `fuses`."""
     if blocks is None or not torch.compiler.is_compiling() or logits.dtype != torch.float32:
         return False
+    # What the operator has to offer is the gradient of autograd; ``torch.func`` has its own.
+    if not (torch.is_grad_enabled() and logits.requires_grad):
+        return False
     mapped = torch._C._functorch.is_batchedtensor
     tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
     if any(t.requires_grad or t.device != logits.device for t in tensors):
