@@ -46,6 +46,7 @@ def test_agreement(element: str, loss: str, served: list[str]) -> None:
 def test_tiles_and_large_arrays(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if sets were large: PyTorch computes, of some sets, and of some targets, at a time."""
     monkeypatch.setattr(arrays, "MANY", 1)
+    monkeypatch.setattr(arrays, "MANY_POWERS", 1)
     monkeypatch.setattr(arrays, "FEW_PRODUCTS", 0)
     for element in ("boxes", "categorical as Bernoulli"):
         judge(ELEMENTS[element], loss, 7, 5, impl="auto", masked=True)

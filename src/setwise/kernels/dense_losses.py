@@ -165,14 +165,15 @@ def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Numbers | None]:
     (B, M, _), N = queries.shape, keys.shape[1]
     bias = _barred(elements.bias, call.output_valid, keys)
     base = _barred(elements.base, call.target_valid, queries)
-    tiles = _tiles(elements)
     nearest = np.empty((B, M), dtype=np.int64)
-    closest = np.zeros((B, N), dtype=np.int64) if call.both else None
-    best = np.full((B, N), -np.inf, dtype=keys.dtype)
-    for b, i in tiles:
+    closest = best = None
+    if call.both:
+        closest = np.zeros((B, N), dtype=np.int64)
+        best = np.full((B, N), -np.inf, dtype=keys.dtype)
+    for b, i in _tiles(elements):
         scores = _scores(queries[b, i], keys[b], None if bias is None else bias[b])
         nearest[b, i] = scores.argmax(axis=1)
-        if closest is None:
+        if closest is None or best is None:
             continue
         # Outputs that are barred find no target, and count nothing.
         if base is not None:
