@@ -41,7 +41,7 @@ def log_softmax(array: Array) -> Array:
 
 def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
     if array.size < MANY:
-        return np.add.reduce(array, axis=axis, keepdims=keepdims)
+        return np.asarray(array.sum(axis=axis, keepdims=keepdims))
     return torch.from_numpy(array).sum(dim=axis, keepdim=keepdims).numpy()
 
 

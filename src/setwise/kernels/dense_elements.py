@@ -52,8 +52,9 @@ class _Bits(Block):
         self.ones = self.odds + 1
         width = z.shape[-1]
         parts = [self.ones[..., k : k + FACTORS] for k in range(0, width, FACTORS)]
-        self.unsure = sum(arrays.log(arrays.product(part)) for part in parts[1:])
-        self.unsure = self.unsure + arrays.log(arrays.product(parts[0]))
+        self.unsure = arrays.log(arrays.product(parts[0]))
+        for part in parts[1:]:
+            self.unsure = self.unsure + arrays.log(arrays.product(part))
         self.queries, self.keys = x, _times(weight, z)
         self.bias = _times(-weight, arrays.total(np.maximum(z, 0)) + self.unsure)
 
