@@ -54,8 +54,8 @@ LEAVES = [one for one in ALL if not any(other.prog.startswith(f"{one.prog} ") fo
 
 def test_all_commands_are_known_here() -> None:
     assert {one.prog.split()[1] for one in LEAVES} == {
-        *("actions", "bench", "data", "demo", "doctor", "plan", "report", "reproduce", "rules"),
-        *("tables", "train"),
+        *("actions", "bench", "data", "demo", "doctor", "new", "plan", "predict", "report"),
+        *("reproduce", "rules", "tables", "train"),
     }
 
 

@@ -11,7 +11,7 @@ and a spread of 1; angles are numbers as well, for nothing tells that they are a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -90,7 +90,7 @@ class Column:
                 what = f"a list of {self.width} finite numbers" if self.listed else "a finite one"
                 raise ValueError(f"{self.name}: expected {what}, got {value!r:.60}")
         # In doubles: what is far from 0 keeps its digits until the centre is subtracted.
-        numbers = torch.tensor(values, dtype=torch.float64).reshape(len(values), self.width)
+        numbers = _flat(values).reshape(len(values), self.width)
         return ((numbers - self.centre) / self.spread).float()
 
     def decode(self, encoded: Tensor) -> list[Any]:
@@ -213,21 +213,25 @@ def _inferred(name: str, values: Sequence[Any], few_are_classes: bool) -> Column
             f"one length, the same in every row; got {values[0]!r:.60} and {odd!r:.60}"
         )
     ((width, listed),) = (form for form in forms if form is not None)
-    numbers = torch.tensor(values, dtype=torch.float64)
+    numbers = _flat(values)
     spread = float(numbers.std(correction=0))
-    return Column(
-        *(name, "whole" if _all_whole(values) else "number", (), width, listed),
-        centre=float(numbers.mean()),
-        spread=spread if spread > 0 else 1.0,
-    )
+    kind: Kind = "whole" if _all_whole(values) else "number"
+    centre = float(numbers.mean())
+    return Column(name, kind, (), width, listed, centre, spread if spread > 0 else 1.0)
+
+
+def _flat(values: Sequence[Any]) -> Tensor:
+    """All numbers of values, in doubles; PyTorch takes no whole ones of more than 64 bits."""
+    return torch.tensor([float(one) for one in _each(values)], dtype=torch.float64)
 
 
 def _all_whole(values: Sequence[Any]) -> bool:
-    return all(
-        isinstance(one, int)
-        for value in values
-        for one in (value if isinstance(value, list) else [value])
-    )
+    return all(isinstance(one, int) for one in _each(values))
+
+
+def _each(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from value if isinstance(value, list) else [value]
 
 
 def _numbers(value: Any) -> tuple[int, bool] | None:
