@@ -43,6 +43,7 @@ def names(lines: str) -> list[str]:
 
 # Slow, here and below, because they train: the first tier runs parts of them.
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # PyTorch's exporter of itself
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_headers_show_what_the_script_prints(path: Path) -> None:
     """The small run has other numbers, but the same lines."""

@@ -59,5 +59,6 @@ class PointingDecoder(nn.Module):
 
 def _point(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> Tensor:
     """Attention with one head, as a dimension of its own: ONNX knows no other."""
-    one_head = (part.unsqueeze(-3) for part in (query, key, value))
-    return attend(*one_head, None if valid is None else valid.unsqueeze(-2)).squeeze(-3)
+    seen = None if valid is None else valid.unsqueeze(-2)
+    found = attend(query.unsqueeze(-3), key.unsqueeze(-3), value.unsqueeze(-3), seen)
+    return found.squeeze(-3)
