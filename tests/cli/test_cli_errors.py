@@ -38,7 +38,9 @@ def words(parser: argparse.ArgumentParser) -> list[str]:
         "setwise actions plan": ["steps.jsonl", "problem.json"],
         "setwise actions record": ["puzzle", "-o", "steps.jsonl"],
         "setwise actions see": ["states.npz", "-o", "seen.jsonl"],
+        "setwise new": ["rooms"],
         "setwise plan": ["puzzle"],
+        "setwise predict": ["network.safetensors", "rows.jsonl"],
         "setwise reproduce": ["table1"],
         "setwise rules ask": ["neighbor2(a,b,c)"],
         "setwise train": ["mine.py"],
@@ -52,8 +54,8 @@ LEAVES = [one for one in ALL if not any(other.prog.startswith(f"{one.prog} ") fo
 
 def test_all_commands_are_known_here() -> None:
     assert {one.prog.split()[1] for one in LEAVES} == {
-        *("actions", "bench", "data", "demo", "doctor", "plan", "report", "reproduce", "rules"),
-        *("tables", "train"),
+        *("actions", "bench", "data", "demo", "doctor", "new", "plan", "predict", "report"),
+        *("reproduce", "rules", "tables", "train"),
     }
 
 

@@ -24,7 +24,7 @@ import torch
 from repository import ROOT
 
 EXAMPLES = ROOT / "examples"
-# It asks PyTorch for what is about to be renamed.
+# It and the exporter ask PyTorch for what is about to be renamed.
 OF_LIGHTNING = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 
 
@@ -43,7 +43,8 @@ def quick(name: str) -> tuple[Any, str]:
 
 def names(lines: str) -> list[str]:
     """What is printed, without its numbers."""
-    return [re.sub(r"-?\d\.\d{3,4}", "#", line).strip() for line in lines.strip().splitlines()]
+    number = r"-?\d\.\d{2,4}|\d+ of \d+"
+    return [re.sub(number, "#", line).strip() for line in lines.strip().splitlines()]
 
 
 # Slow, here and below, because they train: the first tier runs parts of them.

@@ -152,9 +152,24 @@ class TestEmptySets:
 
 @pytest.mark.parametrize("loss", [sw.set_average, sw.hausdorff])
 def test_undirected_losses_see_outputs_without_targets(loss: Any) -> None:
-    value = loss(torch.zeros(1, 3, 4), torch.zeros(1, 0, 4), directed=False)
+    with pytest.warns(RuntimeWarning, match=r"set \[0\] has 0 targets and 3 outputs; reduction"):
+        value = loss(torch.zeros(1, 3, 4), torch.zeros(1, 0, 4), directed=False)
     assert value == math.inf
     assert loss(torch.zeros(1, 0, 4), torch.zeros(1, 0, 4), directed=False) == 0.0
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("loss", [sw.assignment_cross_entropy, sw.set_likelihood])
+def test_an_infinite_batch_tells_which_set_it_is(loss: Any, reduction: str) -> None:
+    """Reduced, nothing else would; with ``reduction="none"`` the result itself does."""
+    call = torch.zeros(2, 3, 2, 4), torch.rand(2, 3, 5, 4)
+    sizes = torch.tensor([[2, 2, 1], [0, 5, 3]])
+    said = r"set \[1, 1\] \(and 1 more of 6\) has 5 targets and 2 outputs; every target needs an"
+    with pytest.warns(RuntimeWarning, match=said):
+        assert loss(*call, target_valid=sizes, reduction=reduction) == math.inf
+    each = loss(*call, target_valid=sizes, reduction="none")
+    assert each.isinf().tolist() == [[False, False, False], [False, True, True]]
+    loss(*call, target_valid=sizes.clamp(max=2), reduction=reduction)  # says nothing
 
 
 def test_more_targets_than_outputs_cannot_be_assigned() -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.export import Dim, export
 
 import setwise as sw
+from exported_networks import EXPORTED, FEATURES, PICTURE, predictor
 from setwise.models import (
-    BinaryConcrete,
     DeepSetsEncoder,
-    EquivariantRuleLearner,
-    GumbelSoftmax,
-    ImplicitDecoder,
-    PatchAutoencoder,
     PictureEncoder,
     PointingDecoder,
     QueryDecoder,
-    RegionDecoder,
-    SetAutoencoder,
     SetDecoder,
     SetPredictor,
     SetTransformerEncoder,
@@ -29,19 +25,13 @@ from setwise.models import (
 )
 from small_models import gradients, seeded
 
-FEATURES = sw.Features(sw.Categorical(3), sw.Gaussian(2))
-
-
-def predictor(decoder: nn.Module) -> SetPredictor:
-    return SetPredictor(PictureEncoder(8, widths=(4, 4)), decoder, FEATURES)
-
 
 def vectors(decoder: nn.Module) -> SetPredictor:
     backbone = nn.Sequential(nn.Linear(5, 2 * 8), nn.Unflatten(-1, (2, 8)))
     return SetPredictor(backbone, decoder, FEATURES)
 
 
-PICTURE, VECTOR, SET = (3, 8, 12), (5,), (4, 5)
+VECTOR, SET = (5,), (4, 5)
 PREDICTORS: dict[str, tuple[Callable[[], SetPredictor], tuple[int, ...]]] = {
     "picture": (lambda: predictor(QueryDecoder(8, 3, heads=2)), PICTURE),
     "vector": (lambda: vectors(SlotAttention(8, 3)), VECTOR),
@@ -118,50 +108,60 @@ def test_bad_calls_say_what_was_expected() -> None:
         PictureEncoder(8)([1.0])
 
 
-class Decoding(nn.Module):
-    """`SetAutoencoder.decode` where ``torch.export`` looks for it."""
-
-    def __init__(self, model: SetAutoencoder) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, codes: Tensor) -> Tensor:
-        return self.model.decode(codes > 0)
-
-
-def autoencoder(latent: GumbelSoftmax | BinaryConcrete) -> SetAutoencoder:
-    return SetAutoencoder(3, 4, latent, (9,), (8,), 10)
-
-
-EXPORTED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "deep sets": (lambda: DeepSetsEncoder(4, 3, (9,), (8,)), (5, 4)),
-    "set transformer": (lambda: SetTransformerEncoder(4, 3, 8, heads=2), (5, 4)),
-    "decoder": (lambda: SetDecoder(6, 3, 4, 16), (6,)),
-    "autoencoder": (lambda: autoencoder(GumbelSoftmax(5)), (3, 4)),
-    "binary concrete": (lambda: autoencoder(BinaryConcrete(5)), (3, 4)),
-    "decode": (lambda: Decoding(autoencoder(GumbelSoftmax(5))), (5,)),
-    "rule learner": (lambda: EquivariantRuleLearner(5, 3, 2, width=8), (17,)),
-    "patches": (lambda: PatchAutoencoder(channels=1), (3, 32, 32)),
-    "queries": (lambda: predictor(QueryDecoder(8, 3, heads=2)), PICTURE),
-    "regions": (lambda: predictor(RegionDecoder(8, heads=2)), PICTURE),
-    "slots": (lambda: predictor(SlotAttention(8, 3)), PICTURE),
-    "implicit": (lambda: predictor(ImplicitDecoder(8, 3, steps=3, heads=2)), PICTURE),
-    "pointing": (lambda: predictor(PointingDecoder(8, 3)), PICTURE),
-}
-
-
 # Some seconds each for those that are traced through many operations, of which `queries` is one.
 SLOW = {"set transformer", "regions", "slots", "implicit", "pointing", "patches"}
+
+
+@cache
+def exported(kind: str) -> tuple[nn.Module, torch.export.ExportedProgram]:
+    """A network, and the same for a batch of any size."""
+    build, shape = EXPORTED[kind]
+    torch.manual_seed(0)
+    model = build().eval()
+    return model, export(model, (torch.randn(4, *shape),), dynamic_shapes=({0: Dim("batch")},))
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in EXPORTED]
 )
 def test_exported_networks_take_a_batch_of_any_size(kind: str) -> None:
-    build, shape = EXPORTED[kind]
-    torch.manual_seed(0)
-    model = build().eval()
-    program = export(model, (torch.randn(4, *shape),), dynamic_shapes=({0: Dim("batch")},))
+    model, program = exported(kind)
     for size in (2, 7):
-        input = torch.randn(size, *shape, generator=seeded(size))
+        input = torch.randn(size, *EXPORTED[kind][1], generator=seeded(size))
         torch.testing.assert_close(program.module()(input), model(input))
+
+
+@pytest.fixture(scope="module")
+def quick_exporter() -> Iterator[None]:
+    """PyTorch collects what it can translate once, and not for every network, if it still can."""
+    with pytest.MonkeyPatch.context() as patch:
+        registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
+        registry = getattr(registration, "ONNXRegistry", None)
+        if hasattr(registry, "from_torchlib"):
+            once = cache(registry.from_torchlib)
+            patch.setattr(registry, "from_torchlib", staticmethod(once))
+        yield
+
+
+# Slow, because some are; what ONNX is made from is tested above.
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the exporter's own
+@pytest.mark.parametrize(
+    "kind", sorted(EXPORTED.keys() - {"queries"})
+)  # those are examples/export.py
+def test_networks_answer_in_onnx_runtime_as_in_pytorch(kind: str, quick_exporter: None) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model, exported_program = exported(kind)
+    program = torch.onnx.export(exported_program, dynamo=True, optimize=False, verbose=False)
+    assert program is not None
+    file = io.BytesIO()
+    program.save(file)
+    session = runtime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    (read,) = session.get_inputs()
+    for size in (1, 7):
+        input = torch.randn(size, *EXPORTED[kind][1], generator=seeded(size))
+        found = [torch.from_numpy(one) for one in session.run(None, {read.name: input.numpy()})]
+        expected = model(input)
+        expected = list(expected) if isinstance(expected, tuple) else [expected]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -11,7 +11,9 @@ from setwise.cli import (
     data,
     demo,
     doctor,
+    new,
     plan,
+    predict,
     report,
     reproduce,
     rules,
@@ -26,8 +28,8 @@ from setwise.cli.options import Parser
 
 # Packages that come with an extra; each command says with which.
 OPTIONAL = (
-    *("PIL", "drjit", "jinja2", "kstar_planner", "markupsafe", "matplotlib", "mitsuba", "rich"),
-    *("safetensors", "sklearn", "tensorboard"),
+    *("PIL", "drjit", "jinja2", "kstar_planner", "markupsafe", "matplotlib", "mitsuba"),
+    *("rich", "safetensors", "sklearn", "tensorboard"),
 )
 
 
@@ -47,7 +49,10 @@ def command_line() -> Parser:
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
     # In the order in which somebody new may want them.
-    ordered = (demo, doctor, report, tables, reproduce, train, plan, actions, rules, data, bench)
+    ordered = (
+        *(demo, doctor, new, train, predict, report, tables, reproduce, plan, actions, rules),
+        *(data, bench),
+    )
     for command in ordered:
         command.register(commands)
     return parser

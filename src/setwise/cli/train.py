@@ -1,4 +1,4 @@
-"""``setwise train``: train an experiment that somebody wrote in a file of their own."""
+"""``setwise train``: train an experiment that somebody wrote, or a network for rows of theirs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from setwise.cli import training
+from setwise.cli import rows, training
 from setwise.cli.errors import CommandError
 from setwise.cli.user_file import run_file
 
@@ -20,31 +20,61 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "train",
-        help="train an experiment of your own",
-        description="Runs a Python file that defines a setwise.experiments.Experiment, trains its "
-        "runs that are not recorded yet, many networks at once, and prints the table. Stopped by "
-        "Ctrl-C or SIGTERM, the same command goes on. setwise report shows the results.",
+        help="train on data of your own, or an experiment",
+        description="Trains a network that predicts the sets in a file of rows, or reconstructs "
+        "them: the columns are looked at, the network is kept for setwise predict. Or runs a "
+        "Python file that defines a setwise.experiments.Experiment, and trains its runs that are "
+        "not recorded yet, many networks at once. Stopped by Ctrl-C or SIGTERM, the same command "
+        "goes on. setwise report shows the results.",
     )
-    parser.add_argument("file", type=Path, metavar="FILE.py", help="that defines the experiment")
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="rows (.jsonl, .parquet), or a .py that defines an experiment",
+    )
     parser.add_argument("--experiment", metavar="NAME", help="which, if the file defines several")
+    rows.add_options(parser)
     training.add_options(parser)
     parser.set_defaults(run=_run, extra="experiments")
 
 
 def _run(options: argparse.Namespace) -> int:
-    from setwise.experiments.run import require_own_name
-
     options.results = training.records_of(options)
+    if rows.holds_rows(options.file):
+        return _run_rows(options)
+    rows.refuse_options(options)
     experiment = _experiment(options.file, options.experiment)
-    try:
-        require_own_name(experiment)
-    except ValueError as error:
-        raise CommandError(f"{options.file}: {error}") from error
+    _require_own_name(options.file, experiment)
     if not experiment.command:
         words = ["setwise", "train", str(options.file)]
         words += ["--experiment", experiment.name] if options.experiment else []
         experiment = replace(experiment, command=shlex.join(words))
     return training.train_experiment(experiment, options)
+
+
+def _run_rows(options: argparse.Namespace) -> int:
+    from setwise.experiments.saved_networks import network_path
+
+    if options.experiment is not None:
+        raise CommandError(f"--experiment: is for a file that defines some, not {options.file}")
+    experiment = rows.own_rows(options)
+    _require_own_name(options.file, experiment)
+    options.keep = options.keep or "best"
+    code = training.train_experiment(experiment, options)
+    for config in experiment.configs(options.seeds):
+        if code == 0 and (kept := network_path(options.runs, config)).is_file():
+            print(f"kept; to use it: setwise predict {shlex.quote(str(kept))} DATA")
+    return code
+
+
+def _require_own_name(file: Path, experiment: Experiment) -> None:
+    from setwise.experiments.run import require_own_name
+
+    try:
+        require_own_name(experiment)
+    except ValueError as error:
+        raise CommandError(f"{file}: {error}") from error
 
 
 def _experiment(file: Path, wanted: str | None) -> Experiment:

@@ -10,8 +10,10 @@ from setwise.data.blocksworld import Blocksworld
 from setwise.data.countries import load_countries
 from setwise.data.knowledge import KnowledgeBase
 from setwise.data.puzzle import SlidingPuzzle, drop_elements
+from setwise.data.rows import read_rows
 from setwise.data.rule_encoding import RuleEncoding
 from setwise.data.rules import Rule, chain_rule, split_clauses
+from setwise.data.schema import Column, Schema
 
 if TYPE_CHECKING:
     from setwise.data.shards import write_sets as write_sets
@@ -19,13 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Blocksworld",
+    "Column",
     "KnowledgeBase",
     "Rule",
     "RuleEncoding",
+    "Schema",
     "SlidingPuzzle",
     "chain_rule",
     "drop_elements",
     "load_countries",
+    "read_rows",
     "split_clauses",
 ]
 

@@ -49,21 +49,24 @@ class Measure(Protocol):
 class SetSuccess:
     """The share of sets that are produced: ``success`` as the paper counts, and ``exact``.
 
-    A success has every target among the outputs; if it is exact, it has nothing else.
+    A success has every target among the outputs; if it is exact, it has nothing else. Continuous
+    features may be ``tolerance`` apart.
     """
 
     metric: str = "success"
     curve_examples: int | None = None
     learned: str | None = None
+    tolerance: float = 0.0
 
     def __call__(
         self, logits: Tensor, finite: Tensor, targets: Tensor, features: Features
     ) -> dict[str, Tensor]:
         targets = targets.expand(len(logits), *targets.shape)
         z, x, options = comparable(logits, targets, features.width)
+        near = self.tolerance
         found = {
-            "success": set_success(z, x, features, reduction="none", **options),
-            "exact": multiset_equality(z, x, features, reduction="none", **options),
+            "success": set_success(z, x, features, tolerance=near, reduction="none", **options),
+            "exact": multiset_equality(z, x, features, tolerance=near, reduction="none", **options),
         }
         return {name: value.masked_fill(~finite, 0.0) for name, value in found.items()}
 

@@ -10,10 +10,13 @@ the pairs alone, which is exact where a dot product cancels and differentiable t
 from __future__ import annotations
 
 import math
+import warnings
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from setwise import values
 from setwise.arguments import Sets, reduce_sets
 from setwise.features import Factors
 from setwise.kernels import dispatch
@@ -205,11 +208,34 @@ def finish_rows(
 
 
 def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | None) -> Tensor:
-    """Reduce losses [B] over the batch; sets [B] that are impossible in any way cost infinity."""
+    """Reduce losses [B] over the batch; sets [B] that are impossible in any way cost infinity.
+
+    Reduced, one of them hides all others: which it is, is said where looking is free.
+    """
     for which in impossible:
         if which is not None:
             per_set = per_set.masked_fill(which, math.inf)
+            if reduction != "none" and sets.lead and values.are_readable(which):
+                _tell_impossible(sets, which)
     return reduce_sets(per_set, sets.lead, reduction)
+
+
+def _tell_impossible(sets: Sets, which: Tensor) -> None:
+    """Warn of sets [B] that cost infinity: the first of them with its sizes."""
+    found = which.nonzero().flatten().tolist()
+    if not found:
+        return
+    first = found[0]
+    targets, outputs = (int(mask[first].sum()) for mask in sets.masks())
+    place = ", ".join(str(index) for index in np.unravel_index(first, tuple(sets.lead)))
+    more = f" (and {len(found) - 1} more of {len(which)})" if len(found) > 1 else ""
+    advice = "every target needs an output of its own; " if targets > outputs else ""
+    warnings.warn(
+        f"the loss is infinite: set [{place}]{more} has {targets} targets and {outputs} outputs; "
+        f"{advice}reduction='none' gives the loss of each set",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def target_weights(sets: Sets) -> Tensor:

@@ -44,7 +44,7 @@ class PointingDecoder(nn.Module):
         key = self.key(memory)
         state = memory.new_zeros(*memory.shape[:-2], 1, self.inputs)
         # Every element alike at first: what the whole memory is about.
-        found = attend(state, memory, memory, valid)
+        found = _point(state, memory, memory, valid)
         state, cell = self.start(found).tanh().chunk(2, dim=-1)
         outputs = []
         for _ in range(self.size):
@@ -52,6 +52,13 @@ class PointingDecoder(nn.Module):
             enter, forget, new, leave = gates.chunk(4, dim=-1)
             cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
             state = leave.sigmoid() * cell.tanh()
-            found = attend(self.query(state), key, memory, valid)
+            found = _point(self.query(state), key, memory, valid)
             outputs.append(self.output(torch.cat([state, found], dim=-1)))
         return torch.cat(outputs, dim=-2)
+
+
+def _point(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> Tensor:
+    """Attention with one head, as a dimension of its own: ONNX knows no other."""
+    seen = None if valid is None else valid.unsqueeze(-2)
+    found = attend(query.unsqueeze(-3), key.unsqueeze(-3), value.unsqueeze(-3), seen)
+    return found.squeeze(-3)

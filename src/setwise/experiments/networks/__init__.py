@@ -2,6 +2,7 @@
 
 from setwise.experiments.networks.autoencoder import Autoencoder
 from setwise.experiments.networks.network import NETWORKS, NetworkConfig
+from setwise.experiments.networks.perceptron import Perceptron
 from setwise.experiments.networks.predictor import Predictor
 from setwise.experiments.networks.rule_learner import EquivariantLearner, RuleLearner
 
@@ -10,6 +11,7 @@ __all__ = [
     "Autoencoder",
     "EquivariantLearner",
     "NetworkConfig",
+    "Perceptron",
     "Predictor",
     "RuleLearner",
 ]

@@ -4,6 +4,7 @@ from setwise.experiments.tasks.blocks import BlocksData
 from setwise.experiments.tasks.multisets import MultisetData
 from setwise.experiments.tasks.numbering import NumberingData
 from setwise.experiments.tasks.puzzle import PuzzleData
+from setwise.experiments.tasks.rows import RowsData
 from setwise.experiments.tasks.rules import FactsData, RulesData
 from setwise.experiments.tasks.sprites import SpritesData
 from setwise.experiments.tasks.task import DATA, TASKS, DataConfig, Task
@@ -18,6 +19,7 @@ __all__ = [
     "MultisetData",
     "NumberingData",
     "PuzzleData",
+    "RowsData",
     "RulesData",
     "SpritesData",
     "Task",

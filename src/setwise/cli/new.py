@@ -1,0 +1,72 @@
+"""``setwise new``: a small project of one's own, which trains as it is."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from setwise.cli.errors import CommandError
+from setwise.cli.options import require_folder
+from setwise.data.rows import write_rows
+from setwise.files import atomic_write_text, require_name
+
+ROWS = 600
+FILES = ("README.md", "config.toml", "train.py")
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser(
+        "new",
+        help="begin a project of your own",
+        description="Writes a folder with data (JSON Lines, a set in each row), a config and a "
+        "training script in plain PyTorch. It trains as it is: then put in your own data.",
+    )
+    parser.add_argument("name", metavar="NAME", type=Path, help="of the folder, which is made")
+    parser.set_defaults(run=_run, extra="experiments")
+
+
+def _run(options: argparse.Namespace) -> int:
+    folder: Path = options.name
+    try:
+        require_name("NAME", folder.name)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    if folder.exists() or folder.is_symlink():
+        raise CommandError(f"NAME: {folder} is there already; choose another name")
+    require_folder("NAME", folder)
+    write_rows(folder / "data.jsonl", rectangles(ROWS))
+    templates = resources.files("setwise.cli") / "project"
+    for name in FILES:
+        text = (templates / name).read_text(encoding="utf-8")
+        atomic_write_text(folder / name, text.replace("{name}", folder.name))
+    print(f"{folder}: data.jsonl, {', '.join(FILES)}; go on with")
+    print(f"  cd {folder}")
+    print("  python train.py")
+    print("  setwise train data.jsonl --target objects")
+    return 0
+
+
+def rectangles(number: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Rows with a rectangle, and the set of its corners and, if it is marked, its centre."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(number):
+        x, y = (round(draw.uniform(-10, 10), 2) for _ in range(2))
+        width, height = (round(draw.uniform(2, 12), 2) for _ in range(2))
+        marked = draw.random() < 0.5
+        ends = [(x, y), (x + width, y), (x, y + height), (x + width, y + height)]
+        objects: list[dict[str, Any]] = [_point("corner", *end) for end in ends]
+        if marked:
+            objects.append(_point("centre", x + width / 2, y + height / 2))
+        draw.shuffle(objects)
+        rectangle = {"x": x, "y": y, "width": width, "height": height, "marked": marked}
+        rows.append({**rectangle, "objects": objects})
+    return rows
+
+
+def _point(kind: str, x: float, y: float) -> dict[str, Any]:
+    return {"kind": kind, "x": round(x, 3), "y": round(y, 3)}

@@ -1,0 +1,54 @@
+"""``setwise predict``: what a network that ``setwise train`` kept says of other rows."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from setwise.cli.errors import CommandError
+from setwise.cli.options import require_file, require_place
+from setwise.data.rows import line_of, read_rows, write_rows
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's."""
+    parser = commands.add_parser(
+        "predict",
+        help="sets for rows of your own, by a trained network",
+        description="Reads rows and writes them as JSON Lines, each with the set that the network "
+        "takes it to have. Where the rows have theirs already, it says how many are right.",
+    )
+    add = parser.add_argument
+    add("network", type=Path, metavar="NETWORK", help="a .safetensors of setwise train")
+    add("rows", type=Path, metavar="DATA", help="rows with the columns that it was trained on")
+    add("--output", type=Path, metavar="FILE", help="default: the standard output")
+    parser.set_defaults(run=_run, extra="experiments")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from setwise.experiments.answers import RowsNetwork
+    from setwise.outside import named
+
+    require_file("NETWORK", options.network)
+    require_file("DATA", options.rows)
+    if options.output is not None:
+        require_place("--output", options.output)
+    try:
+        network = RowsNetwork.load(options.network)
+        rows = read_rows(options.rows)
+        with named(options.rows):
+            answers = network.answer(rows)
+            target = network.data.target
+            known = all(target in row for row in rows)
+            score = network.score(rows) if known else None
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    answered = [row | {target: answer} for row, answer in zip(rows, answers, strict=True)]
+    if options.output is None:
+        print("\n".join(map(line_of, answered)))
+    else:
+        write_rows(options.output, answered)
+    if score is not None:
+        print(f"{score:.3f} of {len(rows)} sets are right", file=sys.stderr)
+    return 0

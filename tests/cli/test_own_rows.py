@@ -1,0 +1,133 @@
+"""``setwise new``, ``train DATA`` and ``predict``: from rows of one's own to sets for others."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from setwise import cli
+from setwise.cli.new import rectangles
+from setwise.data import read_rows
+from setwise.data.rows import write_rows
+from setwise.experiments.answers import RowsNetwork
+
+Captured = pytest.CaptureFixture[str]
+FEW = ("--epochs", "2", "--held-out", "0.25")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_rows(Path("rooms.jsonl"), rectangles(16))
+    return tmp_path
+
+
+def train(*options: str) -> int:
+    return cli.main(["train", "rooms.jsonl", "--target", "objects", *options])
+
+
+def kept() -> Path:
+    (network,) = Path("runs/rooms").glob("*.safetensors")
+    return network
+
+
+def test_columns_are_shown_a_network_is_kept_and_answers(folder: Path, capsys: Captured) -> None:
+    assert train(*FEW) == 0
+    said = capsys.readouterr()
+    assert "rooms.jsonl: 16 rows, 12 to train on, 4 held out" in said.err
+    assert "    kind: 2 classes (centre, corner)\n" in said.err
+    assert "    marked: true or false\n" in said.err
+    assert f"setwise predict {kept()} DATA" in said.out
+    (record,) = read_rows(Path("results/rooms.jsonl"))
+    assert {"heldout", "train", "exact"} <= record["metrics"].keys()
+
+    # The file that was trained on is not needed, nor are the sets.
+    rows = read_rows(Path("rooms.jsonl"))
+    unknown = [{name: row[name] for name in row if name != "objects"} for row in rows]
+    write_rows(Path("unknown.jsonl"), unknown)
+    Path("rooms.jsonl").unlink()
+    assert cli.main(["predict", str(kept()), "unknown.jsonl", "--output", "a.jsonl"]) == 0
+    answers = read_rows(Path("a.jsonl"))
+    network = RowsNetwork.load(kept())
+    assert [row["objects"] for row in answers] == network.answer(rows)
+    there = network.outputs(rows)[..., -1] > 0
+    assert [len(row["objects"]) for row in answers] == there.sum(-1).tolist()
+    for given, answered in zip(unknown, answers, strict=True):
+        assert given.items() <= answered.items()
+        for element in answered["objects"]:
+            assert element.keys() == {"kind", "x", "y"}
+            assert element["kind"] in ("corner", "centre")
+    # Where they are known, it says how many are right, and the rows go to the standard output.
+    write_rows(Path("known.jsonl"), rows)
+    capsys.readouterr()
+    assert cli.main(["predict", str(kept()), "known.jsonl"]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line) for line in said.out.splitlines()] == answers
+    assert said.err.endswith(" of 16 sets are right\n")
+
+
+# Trains once more; what it shares with a predictor is tested above.
+@pytest.mark.slow
+def test_without_inputs_sets_are_reconstructed(folder: Path, capsys: Captured) -> None:
+    assert train(*FEW, "--inputs", "--losses", "assignment_cross_entropy") == 0
+    assert "  reconstructed by an autoencoder" in capsys.readouterr().err
+    rows = read_rows(Path("rooms.jsonl"))
+    network = RowsNetwork.load(kept())
+    answers = network.answer(rows)
+    shuffled = [row | {"objects": row["objects"][::-1]} for row in rows]
+    torch.testing.assert_close(network.outputs(shuffled), network.outputs(rows))
+    assert all(len(answer) <= 5 for answer in answers)
+
+
+# Trains for some seconds; test_columns_are_shown_a_network_is_kept_and_answers is quick.
+@pytest.mark.slow
+def test_a_new_project_trains_as_it_is(folder: Path, capsys: Captured) -> None:
+    assert cli.main(["new", "shop"]) == 0
+    assert sorted(path.name for path in Path("shop").iterdir()) == [
+        *("README.md", "config.toml", "data.jsonl", "train.py")
+    ]
+    assert "# shop" in Path("shop/README.md").read_text()
+    config = Path("shop/config.toml")
+    config.write_text(config.read_text().replace("steps = 1000", "steps = 300"))
+    with torch.random.fork_rng():
+        project = runpy.run_path("shop/train.py")
+        assert project["main"]() >= 0.6
+    assert Path("shop/network.safetensors").is_file()
+    assert "of 100 held-out sets are right" in capsys.readouterr().out
+    assert cli.main(["new", "shop"]) == 2
+    assert capsys.readouterr().err.startswith("NAME: shop is there already")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["train", "rooms.jsonl"], "--target: name the column of sets; rooms.jsonl has x, y, "),
+        (["train", "rooms.jsonl", "--target", "z"], "row 1 has no column 'z'; it has x, y, "),
+        (["train", "rooms.jsonl", "--target", "x"], "x: expected a list of elements in every row"),
+        (
+            ["train", "rooms.jsonl", "--target", "objects", "--inputs", "objects"],
+            "objects: is what is predicted, and cannot be an input as well",
+        ),
+        (["train", "rooms.jsonl", "--target", "objects", "--losses", "L1"], "L1"),
+        (["train", "rooms.jsonl", "--target", "objects", "--experiment", "a"], "--experiment: is"),
+        (
+            ["train", "rooms.jsonl", "--target", "objects", "--results", "."],
+            "--results: rooms.jsonl are the data themselves",
+        ),
+        (["train", "mine.py", "--target", "objects"], "--target: is for a file of rows"),
+        (["train", "none.jsonl", "--target", "a"], "FILE: expected a file, none.jsonl is not the"),
+        (["predict", "rooms.jsonl", "rooms.jsonl"], "rooms.jsonl: damaged, or no checkpoint at"),
+        (["predict", "none.safetensors", "rooms.jsonl"], "NETWORK: expected a file"),
+        (["new", ".."], "NAME: expected one that files can have"),
+    ],
+)
+def test_mistakes_are_told(folder: Path, capsys: Captured, options: list[str], said: str) -> None:
+    assert cli.main(options) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+    assert not Path("results").exists()
