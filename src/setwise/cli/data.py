@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from setwise.cli.errors import CommandError
+from setwise.cli.executors import add_on, executor_of
 from setwise.cli.interrupt import INTERRUPTED
 from setwise.cli.pictures import draw_archive, settings_of
 
@@ -42,6 +43,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add("--height", type=int, default=200, help="in pixels; default: 200")
     add("--samples", type=int, default=32, help="rays for each pixel; default: 32")
     add("--workers", type=int, help="processes that draw; default: one for each core")
+    add_on(blocks)
     add("--output", type=Path, metavar="DIR", help="default: runs/blocksworld-BLOCKS")
     blocks.set_defaults(run=_blocksworld, extra="render")
 
@@ -71,14 +73,16 @@ def _blocksworld(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from error
     try:
-        path, archive = draw_archive(
-            settings,
-            options.states,
-            folder,
-            Console(stderr=True),
-            workers=options.workers,
-            blender=options.blender,
-        )
+        with executor_of(options) as executor:
+            path, archive = draw_archive(
+                settings,
+                options.states,
+                folder,
+                Console(stderr=True),
+                workers=options.workers,
+                blender=options.blender,
+                executor=executor if executor.spreads else None,
+            )
     except KeyboardInterrupt:
         command = shlex.join(["setwise", *options.arguments])
         print(f"stopped; the pictures so far are kept, to go on: {command}", file=sys.stderr)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from setwise.data.blocksworld_archive import BlocksworldArchive
+    from setwise.executors import Executor
     from setwise.render.dataset import Progress, Settings
 
 LINES = 40  # of progress, at most, where there is no terminal
@@ -31,13 +32,20 @@ def draw_archive(
     *,
     workers: int | None = None,
     blender: Path | None = None,
+    executor: Executor | None = None,
 ) -> tuple[Path, BlocksworldArchive]:
     """See `setwise.render.archive.draw_archive`."""
     from setwise.render import archive
 
     with _shown(console) as progress, _told():
         return archive.draw_archive(
-            settings, states, folder, workers=workers, blender=blender, progress=progress
+            settings,
+            states,
+            folder,
+            workers=workers,
+            blender=blender,
+            progress=progress,
+            executor=executor,
         )
 
 

@@ -116,6 +116,13 @@ class Config:
         """
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels to other processes as what a record holds of it.
+
+        There its parts are found by their kinds, those of a user's own as well.
+        """
+        return config_from, (self.as_dict(),)
+
     def shared(self) -> Config:
         """The part that runs trained together have in common."""
         return replace(self, **MEMBERWISE)

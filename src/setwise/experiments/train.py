@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from setwise.executors import StoppedError
 from setwise.experiments import checkpoint
 from setwise.experiments.config import MEMBERWISE, Config
 from setwise.experiments.context import THREADS, fixed_threads, training_context
@@ -51,10 +52,6 @@ class TrainingProgress:
     @property
     def seconds_left(self) -> float:
         return self.seconds / max(self.epoch, 1) * (self.epochs - self.epoch)
-
-
-class StoppedError(Exception):
-    """A training was asked to stop. What it had reached is saved, if it has a path."""
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,21 @@ neither the number of processes nor a restart nor the order of the states change
 
 from __future__ import annotations
 
+import math
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from traceback import format_exc
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from setwise.data.checks import require_int
+from setwise.executors import Executor, ExecutorError, LocalExecutor, StoppedError, Work
 from setwise.files import alone
-from setwise.outside import one_line
 from setwise.render import files
 from setwise.render.backends import (
     RendererName,
@@ -36,6 +34,8 @@ from setwise.render.silhouette import require_in_frame
 
 Progress = Callable[[int, int], None]  # pictures there, pictures wanted
 Program = str | Path | None
+Picture = tuple[int, bytes, dict[str, Any]]  # the rank of a state, its picture and its description
+SHARE = 16  # pictures at once, where many machines draw
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,12 @@ def render_states(
     workers: int | None = None,
     blender: Program = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> None:
     """Draw states [S, N, 3] into a folder (see `setwise.render.files`), except those it has.
 
-    ``workers`` processes share the work, by default one for each core. ``progress`` is called
+    ``workers`` processes share the work, by default one for each core, unless it is that of an
+    ``executor``, whose machines need the same version of the renderer. ``progress`` is called
     after each picture with how many of how many are there; ``blender`` is the program to run if
     it is not on the PATH. A script that calls this needs ``if __name__ == "__main__":``, because
     the processes start by importing it.
@@ -80,96 +82,55 @@ def render_states(
     version = renderer_version(settings.renderer, blender)
     with alone(folder / ".lock", "drawing into it"):
         files.prepare(folder, asdict(settings) | {"version": version})
-        missing = [rank for rank in ranks if not files.finished(folder, rank)]
-        first = len(ranks) - len(missing) + 1
-        for there, _ in enumerate(_drawn(settings, missing, folder, workers, blender), first):
+        there = sum(files.finished(folder, rank) for rank in ranks)
+
+        def save(work: Work, picture: Picture) -> None:
+            nonlocal there
+            rank, image, description = picture
+            if files.finished(folder, rank):
+                return  # drawn twice, where work was lost
+            files.save(folder, rank, image, description)
+            there += 1
             if progress is not None:
                 progress(there, len(ranks))
+
+        # Of what a machine had drawn when it was lost, some may have to be drawn again.
+        while there < len(ranks):
+            before = there
+            missing = [rank for rank in ranks if not files.finished(folder, rank)]
+            shares = _shares(missing, workers, executor)
+            works = [
+                Work("a process that draws", draw_states, (settings, share, version, blender))
+                for share in shares
+            ]
+            place = LocalExecutor(len(shares)) if executor is None else executor
+            with closing(place.run(works, told=save, stop=lambda: False)) as ended:
+                deque(ended, maxlen=0)
+            if there == before:
+                raise ExecutorError(f"of {len(missing)} pictures none came back; start again")
         files.clean(folder)
 
 
-def _drawn(
-    settings: Settings, ranks: list[int], folder: Path, workers: int, blender: Program
-) -> Iterator[int]:
-    """Draw states, in as many processes as asked for; yields the rank of each that is there."""
-    if workers == 1 or len(ranks) < 2:
-        yield from _draw(settings, ranks, folder, blender)
-        return
-    context = get_context("spawn")  # a fork would copy the locks of other threads
-    processes, connections = [], []
-    for first in range(min(workers, len(ranks))):
-        ours, theirs = context.Pipe(duplex=False)
-        share = ranks[first::workers]
-        process = context.Process(target=_work, args=(theirs, settings, share, folder, blender))
-        with _deaf_to_interrupts():
-            process.start()
-        theirs.close()
-        processes.append(process)
-        connections.append(ours)
-    try:
-        yield from _reports(connections)
-    finally:
-        for process in processes:
-            process.terminate()
-            process.join()
+def _shares(ranks: list[int], workers: int, executor: Executor | None) -> list[list[int]]:
+    """One for each process, or small ones where these are to be spread."""
+    shares = min(workers, len(ranks))
+    if executor is not None and executor.spreads:
+        shares = math.ceil(len(ranks) / SHARE)
+    return [ranks[first::shares] for first in range(shares)]
 
 
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started within ignore Ctrl-C, which a terminal sends to all of a command's.
-
-    The main process hears it and ends them; they would only complain.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # where the handling of signals cannot be changed
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _reports(connections: list[Connection]) -> Iterator[int]:
-    """What the processes report until all have said that they are done."""
-    while connections:
-        for connection in wait(connections):
-            assert isinstance(connection, Connection)
-            try:
-                report = connection.recv()
-            except EOFError:
-                raise RuntimeError(
-                    "a process that draws was killed, perhaps for want of memory; "
-                    "the pictures so far are kept, start again to go on"
-                ) from None
-            if isinstance(report, str):
-                raise RuntimeError(f"a process that draws failed: {report}")
-            if report is None:
-                connections.remove(connection)
-            else:
-                yield report
-
-
-def _work(
-    reports: Connection, settings: Settings, ranks: list[int], folder: Path, blender: Program
+def draw_states(
+    settings: Settings,
+    ranks: list[int],
+    version: str,
+    blender: Program,
+    *,
+    tell: Callable[[Picture], None],
+    stop: Callable[[], bool],
 ) -> None:
-    """One process: a rank after each picture, None at the end, or the text of an error."""
-    try:
-        for rank in _draw(settings, ranks, folder, blender):
-            reports.send(rank)
-        reports.send(None)
-    except BrokenPipeError:
-        return  # nobody is there to ask for more: the main process was killed
-    except (OSError, RuntimeError, ValueError) as error:
-        reports.send(one_line(error))
-    except Exception:
-        reports.send(format_exc())
-
-
-def _draw(settings: Settings, ranks: list[int], folder: Path, blender: Program) -> Iterator[int]:
-    """Draw the states one after the other on one core; yields the rank of each."""
-    if not ranks:
-        return
+    """Draw the states one after the other on one core, and tell each; see `Work`."""
+    if (here := renderer_version(settings.renderer, blender)) != version:
+        raise ValueError(f"renderer: expected {version}, as the other pictures, this is {here}")
     environment, size = settings.environment, (settings.width, settings.height)
     states = environment.world.unrank(torch.tensor(ranks))
     with open_renderer(
@@ -181,10 +142,11 @@ def _draw(settings: Settings, ranks: list[int], folder: Path, blender: Program) 
         blender=blender,
     ) as draw:
         for rank, state in zip(ranks, states, strict=True):
+            if stop():
+                raise StoppedError
             scene = scene_of(environment, state, settings.seed)
             description = files.describe(environment.world, state, scene, *size)
-            files.save(folder, rank, draw(scene), description)
-            yield rank
+            tell((rank, files.encode(draw(scene)), description))
 
 
 def _cores() -> int:

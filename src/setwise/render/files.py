@@ -12,6 +12,7 @@ process left behind is never mistaken for a result.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -89,11 +90,18 @@ def scene_path(folder: Path, rank: int) -> Path:
     return folder / "scenes" / f"{rank:08d}.json"
 
 
-def save(folder: Path, rank: int, image: NDArray[np.uint8], description: dict[str, Any]) -> None:
-    """Write a picture and its description, so that both are whole or not there."""
+def encode(image: NDArray[np.uint8]) -> bytes:
+    """A picture as it is in its file."""
+    content = io.BytesIO()
+    Image.fromarray(image).save(content, format="PNG")
+    return content.getvalue()
+
+
+def save(folder: Path, rank: int, image: bytes, description: dict[str, Any]) -> None:
+    """Write a picture, which `encode` gave, and its description: both are whole or not there."""
     path = image_path(folder, rank)
     unfinished = _unfinished(folder, path)
-    Image.fromarray(image).save(unfinished, format="PNG")
+    unfinished.write_bytes(image)
     unfinished.replace(path)
     _write(scene_path(folder, rank), folder, description)
 

@@ -1,0 +1,55 @@
+"""Files of a user's own, for machines that do not have them.
+
+What a file defines, such as a task or a loss, is found by a name that is registered when the file
+runs. So the text of the file travels with the work, and runs there first, once in a process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from pathlib import Path
+from typing import Any, ClassVar
+
+_MAIN = "__mp_main__"  # what multiprocessing calls a script that is not run as one
+
+
+def texts_of(modules: Iterable[str]) -> dict[str, str | None]:
+    """The text of each module that is one file; None of what has to be installed over there."""
+    return {_MAIN if name == "__main__" else name: _text(name) for name in modules}
+
+
+def import_texts(texts: Mapping[str, str | None]) -> None:
+    """Import all of these modules, in any order, as they may import each other."""
+    _Texts.known.update(texts)
+    if not any(isinstance(finder, _Texts) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Texts())  # before files of the same names
+    for name in texts:
+        importlib.import_module(name)
+
+
+def _text(name: str) -> str | None:
+    file = getattr(sys.modules[name], "__file__", None)
+    if "." in name or file is None or "site-packages" in Path(file).parts:
+        return None
+    return Path(file).read_text(encoding="utf-8")
+
+
+class _Texts(MetaPathFinder, InspectLoader):
+    """Finds modules by their texts."""
+
+    known: ClassVar[dict[str, str | None]] = {}
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if self.known.get(fullname) is None:
+            return None
+        return spec_from_loader(fullname, self)
+
+    def get_source(self, fullname: str) -> str:
+        text = self.known[fullname]
+        assert text is not None
+        return text
