@@ -6,6 +6,7 @@ names. Another one, for a queue of one's own, is a class with the methods of `Ex
     EXECUTORS.add("queue", QueueExecutor)
 """
 
+from setwise.executors.definitions import pack, unpack
 from setwise.executors.executor import (
     EXECUTORS,
     Executor,
@@ -24,4 +25,6 @@ __all__ = [
     "StoppedError",
     "Work",
     "open_executor",
+    "pack",
+    "unpack",
 ]

@@ -1,4 +1,4 @@
-"""Files of a user's own, for machines that do not have them.
+"""Work as bytes, with files of a user's own for machines that do not have them.
 
 What a file defines, such as a task or a loss, is found by a name that is registered when the file
 runs. So the text of the file travels with the work, and runs there first, once in a process.
@@ -7,15 +7,40 @@ runs. So the text of the file travels with the work, and runs there first, once 
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from pathlib import Path
 from typing import Any, ClassVar
 
+import setwise
+from setwise.executors.executor import Work
+
 _MAIN = "__mp_main__"  # what multiprocessing calls a script that is not run as one
+
+
+def pack(work: Work, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+    """The function and the arguments of work, for `unpack` in another process of this version.
+
+    ``dumps`` may be that of cloudpickle, which knows functions without a name.
+    """
+    texts = texts_of(work.modules)
+    return pickle.dumps((setwise.__version__, texts, dumps((work.function, work.arguments))))
+
+
+def unpack(content: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What `pack` was given; only from one's own processes, for it may run anything."""
+    version, texts, rest = pickle.loads(content)
+    if version != setwise.__version__:
+        raise ValueError(
+            f"there is setwise {setwise.__version__}, the command is of {version}; install the same"
+        )
+    import_texts(texts)
+    function, arguments = pickle.loads(rest)
+    return function, arguments
 
 
 def texts_of(modules: Iterable[str]) -> dict[str, str | None]:

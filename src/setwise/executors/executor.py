@@ -49,11 +49,16 @@ class Executor(Protocol):
     An executor is opened by the text after ``--on``, and ``str`` of it says what it works on.
     """
 
-    # Whether it does many pieces at once, which should then be small; and not all on this machine,
-    # so that files may have other places there.
-    spreads: bool
-    # How many GPUs there are for work that asks for them.
-    gpus: float
+    @property
+    def spreads(self) -> bool:
+        """Whether it does many pieces at once, which should then be small, perhaps elsewhere.
+
+        Folders are told to them by their absolute paths, and may not be there.
+        """
+
+    @property
+    def gpus(self) -> float:
+        """How many there are for work that asks for them."""
 
     def run(self, works: Iterable[Work], *, told: Told, stop: Stop) -> Ended:
         """Each piece of work with its result, in the order in which they end.

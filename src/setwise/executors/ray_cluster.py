@@ -34,8 +34,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-import setwise
-from setwise.executors.definitions import import_texts, texts_of
+from setwise.executors.definitions import pack, unpack
 from setwise.executors.executor import Ended, ExecutorError, Stop, StoppedError, Told, Work
 from setwise.outside import one_line
 
@@ -63,7 +62,7 @@ class RayExecutor:
             _connect(place)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         # It needs no core of its own, and is made anew where it is lost; then so is what it held.
-        options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
+        options: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
         self._reports = ray.remote(_reports_class()).options(**options).remote()
         self._tasks = _Tasks(ray.remote(_perform), self._reports)
 
@@ -134,11 +133,9 @@ class _Tasks:
         self._started += 1
         piece.number, piece.begun = self._started, False
         self._pieces[piece.number] = piece
-        # Bytes: they are only read once what they refer to has been imported.
-        payload = cloudpickle.dumps((work.function, work.arguments))
-        options = {"num_cpus": work.cores, "num_gpus": work.gpus, "max_retries": 0}
+        options: dict[str, Any] = {"num_cpus": work.cores, "num_gpus": work.gpus, "max_retries": 0}
         task = self._task.options(**options, name=work.name).remote(
-            payload, texts_of(work.modules), piece.number, self._reports, setwise.__version__
+            pack(work, cloudpickle.dumps), piece.number, self._reports
         )
         self.running[task] = piece
 
@@ -260,22 +257,14 @@ class _Reporter:
                 ray.get(self._last)
 
 
-def _perform(
-    payload: bytes, texts: dict[str, str | None], number: int, reports: Any, version: str
-) -> tuple[str, Any]:
+def _perform(content: bytes, number: int, reports: Any) -> tuple[str, Any]:
     """What a worker does."""
     where = platform.node()
-    if setwise.__version__ != version:
-        return _FAILED, (
-            f"{where} has setwise {setwise.__version__}, this command is of {version}; install the "
-            f"same there"
-        )
     reporter = _Reporter(reports, number)
     if reporter.begin():
         return _STOPPED, None
     try:
-        import_texts(texts)
-        function, arguments = cloudpickle.loads(payload)
+        function, arguments = unpack(content)
         result = function(*arguments, tell=reporter.tell, stop=reporter.stop)
         reporter.end()
         return _RESULT, cloudpickle.dumps(result)
@@ -289,7 +278,7 @@ def _perform(
 
 def _connect(place: str) -> None:
     """To the cluster that is meant; an `ExecutorError` says what is wrong."""
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     named = place if place != "ray" else os.environ.get("RAY_ADDRESS")
     with _own_signals(), warnings.catch_warnings(action="ignore"):
         try:
