@@ -15,7 +15,7 @@ ifneq ($(origin PYTHON),file)
 wanted := $(shell $(PYTHON) -c 'import sys; $(VERSION)' 2>/dev/null)
 endif
 
-.PHONY: demo report test test-all test-oldest check format bench docs site clean environment
+.PHONY: demo report test test-all test-oldest check format bench docs site dist clean environment
 
 # A network learns sets, a planner uses it; the page is demo/index.html.
 demo: $(DEMO_STAMP)
@@ -74,6 +74,10 @@ docs: $(STAMP)
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.
 site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The wheel and the source of a release, in dist/.
+dist: $(STAMP)
+	$(BIN)/python -m build
 
 # An environment that will not do is made anew, whatever was installed in it.
 ifeq ($(and $(there),$(filter $(there),$(wanted))),)

@@ -1,4 +1,4 @@
-"""The few numbers of the README: elements in random order, every size of Table 4, longest plans."""
+"""What stands in docs/reproduction.md of the paper's tables: elements in random order, every size of Table 4, longest plans."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROWS = {
 }
 
 
-def update(readme: Path, results: Path) -> str:
-    """The text of the README with its block made anew from a folder of records."""
-    return with_blocks(readme.read_text(), readme.name, {BLOCK: headline(results)})
+def update(page: Path, results: Path) -> str:
+    """The text of the page with its block made anew from a folder of records."""
+    return with_blocks(page.read_text(), page.name, {BLOCK: headline(results)})
 
 
 def headline(results: Path) -> str:

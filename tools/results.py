@@ -1,4 +1,4 @@
-"""Write docs/results.md, its pictures and the numbers of README.md from the records in results/.
+"""Write docs/results.md, its pictures and the block of docs/reproduction.md from results/.
 
     python -m tools.results
 
@@ -28,10 +28,10 @@ NOTHING = "No runs recorded yet.\n"
 
 
 def main() -> None:
-    """Update docs/results.md, the pictures of experiments in docs/figures/, and README.md."""
+    """Update docs/results.md, the pictures of experiments in docs/figures/, and docs/reproduction.md."""
     write(ROOT / "docs" / "results.md", ROOT / "results")
-    readme = ROOT / "README.md"
-    atomic_write_text(readme, headline.update(readme, ROOT / "results"))
+    beside = ROOT / "docs" / "reproduction.md"
+    atomic_write_text(beside, headline.update(beside, ROOT / "results"))
 
 
 def write(page: Path, results: Path) -> None:

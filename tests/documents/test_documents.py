@@ -21,6 +21,7 @@ from pictures import differing_pixels
 from repository import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+FIRST_STEPS = ROOT / "docs" / "first-steps.md"
 SCRIPT = ROOT / "docs" / "figures" / "loss_surfaces.py"
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -30,10 +31,10 @@ _PUNCTUATION = re.compile(r"[^\w\- ]")
 
 
 def example(name: str) -> str:
-    """The Python block of the README that follows the comment ``<!-- example: name -->``."""
+    """The Python block of docs/first-steps.md that follows the comment ``<!-- example: name -->``."""
     pattern = rf"^<!-- example: {re.escape(name)} -->\n```python\n(.*?)^```$"
-    blocks = re.findall(pattern, (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 1, f"README.md has {len(blocks)} examples named {name}"
+    blocks = re.findall(pattern, FIRST_STEPS.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 1, f"{FIRST_STEPS.name} has {len(blocks)} examples named {name}"
     return str(blocks[0])
 
 
@@ -69,7 +70,7 @@ def script() -> dict[str, Any]:
 def test_the_training_example_shows_what_it_says() -> None:
     printed = io.StringIO()
     with torch.random.fork_rng(), redirect_stdout(printed):
-        exec(compile(example("training"), "README.md", "exec"), {"__name__": "readme"})
+        exec(compile(example("training"), FIRST_STEPS.name, "exec"), {"__name__": "steps"})
     rates = {
         name: float(rate)
         for name, rate in re.findall(r"^(\w+): (\d\.\d+) ", printed.getvalue(), re.MULTILINE)

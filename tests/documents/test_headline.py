@@ -1,4 +1,4 @@
-"""The numbers of the README are those of the records, none left out."""
+"""The numbers beside the paper's are those of the records, none left out."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tools import headline
 from recorded import RESULTS, SH, H, make_records, write
 from repository import ROOT
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "reproduction.md"
 
 
 def test_its_numbers_are_those_of_the_records() -> None:
     """`make docs` writes them."""
-    assert headline.update(README, RESULTS) == README.read_text(), "run make docs"
+    assert headline.update(PAGE, RESULTS) == PAGE.read_text(), "run make docs"
 
 
 def test_a_number_that_was_edited_is_noticed(tmp_path: Path) -> None:
-    text = README.read_text()
-    copy = tmp_path / "README.md"
+    text = PAGE.read_text()
+    copy = tmp_path / "page.md"
     copy.write_text(re.sub(r"0\.62: \*\*\d\.\d\d", "0.62: **0.12", text))
     assert copy.read_text() != text
     assert headline.update(copy, RESULTS) == text
@@ -41,10 +41,10 @@ def test_a_row_says_the_paper_then_ours(tmp_path: Path) -> None:
     assert lines[-1] == "Tables that are not or not wholly recorded yet: 1, 2, 3, 4, 5."
 
 
-def test_a_readme_without_markers_is_refused(tmp_path: Path) -> None:
-    copy = tmp_path / "README.md"
+def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
+    copy = tmp_path / "page.md"
     copy.write_text("# setwise\n")
-    with pytest.raises(ValueError, match=r"README.md: has blocks \[\], not"):
+    with pytest.raises(ValueError, match=r"page.md: has blocks \[\], not"):
         headline.update(copy, RESULTS)
 
 
