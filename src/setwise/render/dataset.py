@@ -1,4 +1,4 @@
-"""Draw many states on all cores, so that it can be stopped at any moment and goes on later.
+"""Draw many scenes on all cores, so that it can be stopped at any moment and goes on later.
 
 Legend: S states, N blocks. Each picture depends on the settings and its state alone, so that
 neither the number of processes nor a restart nor the order of the states changes a byte.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from traceback import format_exc
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ from setwise.render.backends import (
     require_renderer,
 )
 from setwise.render.environment import Environment
-from setwise.render.scene import scene_of
+from setwise.render.scene import Scene, scene_of
 from setwise.render.silhouette import require_in_frame
 
 Progress = Callable[[int, int], None]  # pictures there, pictures wanted
@@ -56,6 +57,39 @@ class Settings:
             require_int(name, getattr(self, name), 1)
         require_in_frame(self.environment, self.width, self.height)
 
+    def scene(self, number: int) -> Scene:
+        """The scene of the state of this rank."""
+        return scene_of(self.environment, self._state(number), self.seed)
+
+    def describe(self, number: int, scene: Scene) -> dict[str, Any]:
+        """What is said beside its picture."""
+        world, size = self.environment.world, (self.width, self.height)
+        return files.describe(world, self._state(number), scene, *size)
+
+    def _state(self, rank: int) -> Tensor:
+        return self.environment.world.unrank(torch.tensor(rank))
+
+
+class Drawn(Protocol):
+    """What is to be drawn, and how: a dataclass, all of which goes to the settings of a folder."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def renderer(self) -> RendererName: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+
+    def scene(self, number: int) -> Scene:
+        """The scene of a number, and of the settings, and of nothing else."""
+
+    def describe(self, number: int, scene: Scene) -> dict[str, Any]:
+        """What is said beside its picture, in values that JSON has."""
+
 
 def render_states(
     settings: Settings,
@@ -66,7 +100,21 @@ def render_states(
     blender: Program = None,
     progress: Progress | None = None,
 ) -> None:
-    """Draw states [S, N, 3] into a folder (see `setwise.render.files`), except those it has.
+    """Draw states [S, N, 3] into a folder, by their ranks; see `render_scenes`."""
+    numbers = settings.environment.world.rank(states).flatten().tolist()
+    render_scenes(settings, numbers, folder, workers=workers, blender=blender, progress=progress)
+
+
+def render_scenes(
+    settings: Drawn,
+    numbers: Iterable[int],
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    blender: Program = None,
+    progress: Progress | None = None,
+) -> None:
+    """Draw scenes into a folder (see `setwise.render.files`), except those it has.
 
     ``workers`` processes share the work, by default one for each core. ``progress`` is called
     after each picture with how many of how many are there; ``blender`` is the program to run if
@@ -74,32 +122,32 @@ def render_states(
     the processes start by importing it.
     """
     folder = Path(folder)
-    ranks = list(dict.fromkeys(settings.environment.world.rank(states).flatten().tolist()))
+    numbers = list(dict.fromkeys(numbers))
     workers = _cores() if workers is None else workers
     require_int("workers", workers, 1)
     version = renderer_version(settings.renderer, blender)
     with alone(folder / ".lock", "drawing into it"):
         files.prepare(folder, asdict(settings) | {"version": version})
-        missing = [rank for rank in ranks if not files.finished(folder, rank)]
-        first = len(ranks) - len(missing) + 1
+        missing = [number for number in numbers if not files.finished(folder, number)]
+        first = len(numbers) - len(missing) + 1
         for there, _ in enumerate(_drawn(settings, missing, folder, workers, blender), first):
             if progress is not None:
-                progress(there, len(ranks))
+                progress(there, len(numbers))
         files.clean(folder)
 
 
 def _drawn(
-    settings: Settings, ranks: list[int], folder: Path, workers: int, blender: Program
+    settings: Drawn, numbers: list[int], folder: Path, workers: int, blender: Program
 ) -> Iterator[int]:
-    """Draw states, in as many processes as asked for; yields the rank of each that is there."""
-    if workers == 1 or len(ranks) < 2:
-        yield from _draw(settings, ranks, folder, blender)
+    """Draw scenes, in as many processes as asked for; yields the number of each that is there."""
+    if workers == 1 or len(numbers) < 2:
+        yield from _draw(settings, numbers, folder, blender)
         return
     context = get_context("spawn")  # a fork would copy the locks of other threads
     processes, connections = [], []
-    for first in range(min(workers, len(ranks))):
+    for first in range(min(workers, len(numbers))):
         ours, theirs = context.Pipe(duplex=False)
-        share = ranks[first::workers]
+        share = numbers[first::workers]
         process = context.Process(target=_work, args=(theirs, settings, share, folder, blender))
         with _deaf_to_interrupts():
             process.start()
@@ -151,12 +199,12 @@ def _reports(connections: list[Connection]) -> Iterator[int]:
 
 
 def _work(
-    reports: Connection, settings: Settings, ranks: list[int], folder: Path, blender: Program
+    reports: Connection, settings: Drawn, numbers: list[int], folder: Path, blender: Program
 ) -> None:
-    """One process: a rank after each picture, None at the end, or the text of an error."""
+    """One process: a number after each picture, None at the end, or the text of an error."""
     try:
-        for rank in _draw(settings, ranks, folder, blender):
-            reports.send(rank)
+        for number in _draw(settings, numbers, folder, blender):
+            reports.send(number)
         reports.send(None)
     except BrokenPipeError:
         return  # nobody is there to ask for more: the main process was killed
@@ -166,12 +214,10 @@ def _work(
         reports.send(format_exc())
 
 
-def _draw(settings: Settings, ranks: list[int], folder: Path, blender: Program) -> Iterator[int]:
-    """Draw the states one after the other on one core; yields the rank of each."""
-    if not ranks:
+def _draw(settings: Drawn, numbers: list[int], folder: Path, blender: Program) -> Iterator[int]:
+    """Draw the scenes one after the other on one core; yields the number of each."""
+    if not numbers:
         return
-    environment, size = settings.environment, (settings.width, settings.height)
-    states = environment.world.unrank(torch.tensor(ranks))
     with open_renderer(
         settings.renderer,
         width=settings.width,
@@ -180,11 +226,10 @@ def _draw(settings: Settings, ranks: list[int], folder: Path, blender: Program) 
         threads=1,
         blender=blender,
     ) as draw:
-        for rank, state in zip(ranks, states, strict=True):
-            scene = scene_of(environment, state, settings.seed)
-            description = files.describe(environment.world, state, scene, *size)
-            files.save(folder, rank, draw(scene), description)
-            yield rank
+        for number in numbers:
+            scene = settings.scene(number)
+            files.save(folder, number, draw(scene), settings.describe(number, scene))
+            yield number
 
 
 def _cores() -> int:
