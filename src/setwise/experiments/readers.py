@@ -36,7 +36,7 @@ class Reader:
         """The picture [H, W, 3] in a PNG file, of the size that the network reads."""
         from setwise.render.files import load_image
 
-        return np.asarray(load_image(path, self.data.size).convert("RGB"))
+        return np.array(load_image(path, self.data.size).convert("RGB"))
 
     @torch.no_grad()
     def outputs(self, picture: NDArray[np.uint8]) -> Tensor:

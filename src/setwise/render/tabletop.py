@@ -23,7 +23,7 @@ from setwise.render.backends import RendererName, require_renderer
 from setwise.render.environment import COLOURS, SIZES, Block, uniform
 from setwise.render.scene import PlacedBlock, Scene, Vector, jittered
 from setwise.render.shapes import Shape
-from setwise.render.silhouette import visible_blocks
+from setwise.render.silhouette import rays_of, visible_surfaces
 
 MOST = 16  # objects, that there is room for
 _CAMERA: Vector = (0.0, -10.0, 7.0)
@@ -63,7 +63,8 @@ class SceneSettings:
         require_int("number", number, 0)
         for objects in _drawn(self, number):
             scene = jittered(objects, self.seed, number, _CAMERA, _AIM)
-            owner = visible_blocks(scene, self.width, self.height)
+            rays = rays_of(scene, self.width, self.height, grid=1)
+            owner, _ = visible_surfaces(scene, rays)
             seen = np.bincount(owner[owner >= 0], minlength=len(objects)) / owner.size
             if (seen >= _SEEN).all():
                 return scene
