@@ -3,8 +3,9 @@
     setwise train studies/readers.py --experiment block-reader --keep all     # wants a GPU
     setwise train studies/readers.py --experiment puzzle-reader --keep all    # a minute on a CPU
 
-A network puts out an element for each region of the picture, and learns by the likelihood of the
-set: nobody tells it which region is for which block. ``setwise plan`` then takes pictures.
+Networks learn by the likelihood of the set: nobody tells them which output is for which block. They
+have an output for each region of a picture; or, in another scenario, as many queries as there are
+blocks, which look for them. ``setwise plan`` then takes pictures.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from setwise.experiments.networks import Predictor
 from setwise.experiments.tasks import BlockPicturesData, PuzzlePicturesData
 
 LOSS = "set_likelihood"
+_CONVOLUTIONS = (32, 64, 128, 128)
+BLOCK_NETWORKS = {
+    "regions": Predictor("regions", width=128, convolutions=_CONVOLUTIONS),
+    "queries": Predictor("queries", outputs=4, width=128, convolutions=_CONVOLUTIONS),
+}
 
 
 def block_config(scenario: str, loss: str, seed: int) -> Config:
@@ -25,8 +31,8 @@ def block_config(scenario: str, loss: str, seed: int) -> Config:
         shuffle_input=False,
         shuffle_target=True,
         data=BlockPicturesData(blocks=4, states=2500, train=2200),
-        network=Predictor("regions", width=128, convolutions=(32, 64, 128, 128)),
-        schedule=Schedule(epochs=300, batch=50, cooldown=0.6, evaluations=10),
+        network=BLOCK_NETWORKS[scenario],
+        schedule=Schedule(epochs=300, batch=50, learning_rate=1.5e-3, cooldown=0.8, evaluations=10),
     )
 
 
@@ -48,7 +54,10 @@ BLOCKS = Experiment(
     name="block-reader",
     title="Blocks read from whole pictures",
     config=block_config,
-    scenarios={"4": "4 blocks, 3 stacks"},
+    scenarios={
+        "regions": "4 blocks; an output for each region",
+        "queries": "4 blocks; as many queries",
+    },
     losses=(LOSS,),
     seeds=1,
     metric="read",

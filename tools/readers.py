@@ -1,8 +1,8 @@
 """Plans between pictures: what readers see, and what a planner makes of it.
 
-    python -m tools.readers read READER NETWORK --data runs    # states it did not learn from
+    python -m tools.readers read READER [NETWORK] --data runs  # states it did not learn from
     python -m tools.readers plan READER NETWORK --data runs    # problems as pairs of pictures
-    python -m tools.readers write                              # the tables of docs/planning.md
+    python -m tools.readers write                              # the tables of docs/pictures.md
 
 READER is kept by ``setwise train studies/readers.py --keep all``, NETWORK by ``setwise reproduce``.
 The records are results/readers/<kind of world>-reading.json and -plans.json. A state is read right
@@ -40,7 +40,7 @@ from tools.markdown import markdown, with_blocks
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "results" / "readers"
-PAGE = ROOT / "docs" / "planning.md"
+PAGE = ROOT / "docs" / "pictures.md"
 # Of each world: how many problems by walks of how many steps.
 PROBLEMS = {"blocksworld": {3: 10, 7: 10, 14: 10}, "puzzle": {7: 20, 14: 20}}
 _STATES = 1000  # that are read, at most
@@ -193,22 +193,34 @@ def measure(options: argparse.Namespace) -> None:
     """Read or plan, and write the record."""
     reader = open_reader(options.reader)
     with scratch_folder() as scratch:
-        space = open_space(options.network, options.data)
-        place = place_of(reader, space.world, options.data, scratch)
         told = {
             "reader": reader.config.as_dict(),
             "environment": describe(torch.device("cpu")),
         }
         if options.what == "read":
-            told |= read(reader, space.world, place.pictures, place.states)
+            world = _world_of(reader, options)
+            place = place_of(reader, world, options.data, scratch)
+            told |= read(reader, world, place.pictures, place.states)
         else:
-            with LatentPlanner(space.model, space.world) as planner:
+            space = open_space(options.network, options.data)
+            world = space.world
+            place = place_of(reader, world, options.data, scratch)
+            with LatentPlanner(space.model, world) as planner:
                 found = plan(reader, planner, place.pictures, place.known)
             told |= {"network": space.config.as_dict(), "problems": found}
     name = "reading" if options.what == "read" else "plans"
-    path = RECORDS / f"{space.world.kind}-{name}.json"
+    path = RECORDS / f"{world.kind}-{name}.json"
     atomic_write_text(path, json.dumps(told, indent=1) + "\n")
     print(path)
+
+
+def _world_of(reader: Reader, options: argparse.Namespace) -> World:
+    """That of a puzzle needs no network; blocks are known by the features of their patches."""
+    if isinstance(reader.data, PuzzlePicturesData):
+        return PuzzleWorld(reader.data.width, reader.data.height)
+    if options.network is None:
+        raise SystemExit("NETWORK: needed to know blocks by")
+    return open_space(options.network, options.data).world
 
 
 def tables() -> str:
@@ -260,10 +272,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     whats = parser.add_subparsers(dest="what", required=True)
-    for what in ("read", "plan"):
+    for what, optional in (("read", "?"), ("plan", None)):
         command = whats.add_parser(what)
         command.add_argument("reader", type=Path)
-        command.add_argument("network", type=Path, help="of the planner, which knows the world")
+        command.add_argument("network", type=Path, nargs=optional, help="of the planner")
         command.add_argument("--data", type=Path, default=Path("runs"))
         command.set_defaults(run=measure)
     whats.add_parser("write").set_defaults(run=_write)

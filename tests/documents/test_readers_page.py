@@ -1,4 +1,4 @@
-"""The tables of plans between pictures in docs/planning.md, and the tool that writes them."""
+"""The tables of plans between pictures in docs/pictures.md, and the tool that writes them."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class Reader:
 
         A ValueError says which of them make no legal state together.
         """
-        objects = self.data.objects(self.outputs(picture), picture, world)
         try:
+            objects = self.data.objects(self.outputs(picture), picture, world)
             world.configuration_of(objects)
         except ValueError as error:
             raise ValueError(
