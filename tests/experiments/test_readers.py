@@ -17,13 +17,14 @@ from setwise.experiments.config import Config, Schedule
 from setwise.experiments.networks import Predictor
 from setwise.experiments.readers import Reader, choose_reader, open_reader
 from setwise.experiments.saved_networks import network_path, save_network
-from setwise.experiments.tasks import BlockPicturesData, DataConfig, PuzzlePicturesData
+from setwise.experiments.tasks import BlockPicturesData, DataConfig, PuzzleData, PuzzlePicturesData
 from setwise.experiments.tasks.read_right import ReadRight
 from setwise.experiments.train import Training
 from setwise.features import Categorical, Features, Gaussian
 from setwise.planning import LatentPlanner
 from setwise.render import files
 from setwise.worlds import PicturedBlocksworld, PuzzleWorld
+from tiny_experiments import puzzle_config
 
 Captured = pytest.CaptureFixture[str]
 PUZZLE = PuzzlePicturesData(2, 2, states=24, train=20)
@@ -112,27 +113,35 @@ def test_a_kept_reader_needs_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pictures_on_the_command_line(capsys: Captured) -> None:
+    """All of it is told before there is a network to plan with."""
     world = PuzzleWorld(2, 2)
     picture = Image.fromarray(world.draw(world.objects(world.goal())[None])[0])
     picture.save("a.png")
     picture.resize((20, 20)).save("small.png")
     Path("text.png").write_text("no picture")
-    _, path = kept(PUZZLE)
 
     def said(*arguments: str) -> str:
-        assert cli.main(["plan", "puzzle", "--network", "none", *arguments]) == 2
+        assert cli.main(["plan", "puzzle", *arguments]) == 2
         return capsys.readouterr().err
 
-    assert "--goal: a problem has two pictures" in said("--init", "a.png")
-    assert "--init: expected a file, b.png is not there" in said(
-        "--init", "b.png", "--goal", "a.png"
+    a = ("--init", "a.png", "--goal")
+    assert "runs holds no network that reads pictures of the puzzle; train one with setw" in said(
+        *a, "a.png"
     )
+    _, path = kept(PUZZLE)
+    assert "--goal: a problem has two pictures" in said("--init", "a.png")
+    assert "--goal: expected a file, b.png is not there" in said(*a, "b.png")
     assert "--reader: reads pictures" in said("--reader", str(path))
-    reader = open_reader(path)
-    with pytest.raises(ValueError, match=r"small.png: expected a picture of \(150, 150\) pixels"):
-        reader.picture(Path("small.png"))
-    with pytest.raises(ValueError, match=r"text.png: cannot identify image file"):
-        reader.picture(Path("text.png"))
+    assert "--problem: the problem is given by pictures" in said(*a, "a.png", "--problem", "x")
+    assert "--goal: small.png: expected a picture of (150, 150) pixels" in said(*a, "small.png")
+    assert "--goal: text.png: cannot identify image file" in said(*a, "text.png")
+    network = Path("other.safetensors")
+    wider = replace(puzzle_config(), data=PuzzleData(3, 2, states=20, train=20))
+    save_network(network, Training([wider], "cpu"), 0)
+    assert "reads pictures of puzzle-2x2, and plans would be of puzzle-3x2" in said(
+        *a, "a.png", "--network", str(network)
+    )
+    assert "which reads no pictures of a world" in said(*a, "a.png", "--reader", str(network))
 
 
 def _drawn() -> tuple[Reader, Path]:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import require_file
 from setwise.files import require_name
+from setwise.outside import named
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from setwise.experiments.readers import Reader
     from setwise.planning import Problem
     from setwise.worlds import World
@@ -34,27 +42,53 @@ def require_pair(options: argparse.Namespace) -> None:
             require_file(option, path)
 
 
-def problem_of_pictures(options: argparse.Namespace, world: World) -> Problem:
-    """What a reader finds in the two pictures, as objects of the world."""
-    from setwise.planning import Problem
+@dataclass(frozen=True)
+class GivenPictures:
+    """Two pictures [H, W, 3] and the network that reads them."""
 
+    reader: Reader
+    init: NDArray[np.uint8]
+    goal: NDArray[np.uint8]
+
+
+def given_pictures(options: argparse.Namespace) -> GivenPictures | None:
+    """What ``--init`` and ``--goal`` show, known before anything is learned; None without them."""
+    if not options.init:
+        return None
     reader = _reader(options)
-    if reader.data.reads != world.kind:
-        raise CommandError(
-            f"--reader: {reader.path} reads pictures of the {reader.data.reads}, not of the "
-            f"{world.kind}"
-        )
-    print(f"reader     {reader.path}")
     ends = []
     for option, path in (("--init", options.init), ("--goal", options.goal)):
-        try:
-            ends.append(reader.objects(reader.picture(path), world))
-        except ValueError as error:
-            said = str(error)
-            said = said if said.startswith(f"{path}:") else f"{path}: {said}"
-            raise CommandError(f"{option}: {said}") from error
+        with _said_of(option, path):
+            ends.append(reader.picture(path))
+    return GivenPictures(reader, *ends)
+
+
+def problem_of_pictures(options: argparse.Namespace, given: GivenPictures, world: World) -> Problem:
+    """What the reader finds in the two pictures, as objects of the world."""
+    from setwise.planning import Problem
+
+    reader = given.reader
+    if reader.data.world_name != world.name:
+        raise CommandError(
+            f"--reader: {reader.path} reads pictures of {reader.data.world_name}, and plans would "
+            f"be of {world.name}; name another reader, or another network by --network"
+        )
+    print(f"reader     {reader.path}")
+    with _said_of("--init", options.init):
+        init = reader.objects(given.init, world)
+    with _said_of("--goal", options.goal):
+        goal = reader.objects(given.goal, world)
     name = require_name("names of the pictures", f"{options.init.stem}-to-{options.goal.stem}")
-    return Problem(name, *ends)
+    return Problem(name, init, goal)
+
+
+@contextmanager
+def _said_of(option: str, path: Path) -> Iterator[None]:
+    try:
+        with named(path):
+            yield
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}") from error
 
 
 def _reader(options: argparse.Namespace) -> Reader:
@@ -62,12 +96,18 @@ def _reader(options: argparse.Namespace) -> Reader:
 
     if options.reader:
         require_file("--reader", options.reader)
-        return open_reader(options.reader)
-    reader = choose_reader(options.name, options.runs)
-    if reader is None:
+        reader = open_reader(options.reader)
+        if reader.data.reads != options.name:
+            raise CommandError(
+                f"--reader: {reader.path} reads pictures of {reader.data.world_name}, which is no "
+                f"{options.name}"
+            )
+        return reader
+    found = choose_reader(options.name, options.runs)
+    if found is None:
         told = f"; train one with {_TRAIN[options.name]}" if options.name in _TRAIN else ""
         raise CommandError(
             f"--reader: {options.runs} holds no network that reads pictures of the "
             f"{options.name}{told}"
         )
-    return reader
+    return found

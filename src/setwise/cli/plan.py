@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import positive, positive_whole, require_file, require_folder, seed
-from setwise.cli.picture_problems import problem_of_pictures, require_pair
+from setwise.cli.picture_problems import (
+    GivenPictures,
+    given_pictures,
+    problem_of_pictures,
+    require_pair,
+)
 from setwise.cli.plans import StoppedTrainingError
 from setwise.cli.starters import STARTERS
 from setwise.cli.training import stopped
@@ -88,8 +93,9 @@ def _run(options: argparse.Namespace) -> int:
     try:
         WORLDS[options.name]  # an error lists those that there are
         find_executable(options.downward)
+        pictures = given_pictures(options)
         space = _space(options)
-        problems = _problems(options, space)
+        problems = _problems(options, space, pictures)
         space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
             space.as_dict()  # there may be nothing to keep
@@ -129,14 +135,16 @@ def _space(options: argparse.Namespace) -> Space:
     return STARTERS[options.name](options)
 
 
-def _problems(options: argparse.Namespace, space: Space) -> list[Problem]:
+def _problems(
+    options: argparse.Namespace, space: Space, pictures: GivenPictures | None
+) -> list[Problem]:
     from setwise.planning import problems_for, read_problems
 
     world = space.world
     if world.kind != options.name:
         raise CommandError(f"--network: {space.path} is a network of {world.name}")
-    if options.init:
-        return [problem_of_pictures(options, world)]
+    if pictures is not None:
+        return [problem_of_pictures(options, pictures, world)]
     if options.problem:
         require_file("--problem", options.problem)
         return read_problems(options.problem.read_text(), world, str(options.problem))

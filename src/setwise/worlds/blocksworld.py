@@ -101,7 +101,12 @@ class PicturedBlocksworld(World):
 
     @property
     def name(self) -> str:
-        return f"blocks-{self.world.blocks}x{self.world.stacks}"
+        return self.name_of(self.world)
+
+    @staticmethod
+    def name_of(world: Blocksworld) -> str:
+        """What a world is called, whatever its pictures."""
+        return f"blocks-{world.blocks}x{world.stacks}"
 
     @property
     def features(self) -> Features:

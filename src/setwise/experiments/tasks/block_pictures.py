@@ -47,6 +47,10 @@ class BlockPicturesData(DrawnBlocks, ReadingData):
         return PicturedBlocksworld.kind
 
     @property
+    def world_name(self) -> str:
+        return PicturedBlocksworld.name_of(Blocksworld(self.blocks, self.stacks))
+
+    @property
     def size(self) -> tuple[int, int]:
         return self.width, self.height
 

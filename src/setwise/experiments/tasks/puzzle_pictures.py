@@ -46,6 +46,10 @@ class PuzzlePicturesData(ReadingData):
         return PuzzleWorld.kind
 
     @property
+    def world_name(self) -> str:
+        return self._puzzle.name
+
+    @property
     def size(self) -> tuple[int, int]:
         height, width = self._puzzle.draw(self._puzzle.objects(self._puzzle.goal())[None]).shape[
             1:3

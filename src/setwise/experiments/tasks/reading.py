@@ -31,6 +31,11 @@ class ReadingData(DataConfig):
 
     @property
     @abstractmethod
+    def world_name(self) -> str:
+        """The name of the world itself, such as ``puzzle-3x3``."""
+
+    @property
+    @abstractmethod
     def size(self) -> tuple[int, int]:
         """Width and height of its pictures in pixels."""
 
