@@ -78,6 +78,7 @@ OPTIONAL = {
     Path("render/files.py"): {"PIL"},
     Path("render/mitsuba.py"): {"drjit", "mitsuba"},
     Path("render/patches.py"): {"PIL"},
+    Path("render/scenes.py"): {"PIL"},
     Path("report/figures.py"): {"matplotlib", "PIL"},
     Path("report/heatmap.py"): {"matplotlib", "rich"},
     Path("report/reconstructions.py"): {"PIL"},

@@ -1,4 +1,4 @@
-"""Draw many states on all cores, so that it can be stopped at any moment and goes on later.
+"""Draw many scenes on all cores, so that it can be stopped at any moment and goes on later.
 
 Legend: S states, N blocks. Each picture depends on the settings and its state alone, so that
 neither the number of processes nor a restart nor the order of the states changes a byte.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -29,12 +29,12 @@ from setwise.render.backends import (
     require_renderer,
 )
 from setwise.render.environment import Environment
-from setwise.render.scene import scene_of
+from setwise.render.scene import Scene, scene_of
 from setwise.render.silhouette import require_in_frame
 
 Progress = Callable[[int, int], None]  # pictures there, pictures wanted
 Program = str | Path | None
-Picture = tuple[int, bytes, dict[str, Any]]  # the rank of a state, its picture and its description
+Picture = tuple[int, bytes, dict[str, Any]]  # the number of a scene, its file and its description
 SHARE = 16  # pictures at once, where many machines draw
 
 
@@ -56,6 +56,39 @@ class Settings:
             require_int(name, getattr(self, name), 1)
         require_in_frame(self.environment, self.width, self.height)
 
+    def scene(self, number: int) -> Scene:
+        """The scene of the state of this rank."""
+        return scene_of(self.environment, self._state(number), self.seed)
+
+    def describe(self, number: int, scene: Scene) -> dict[str, Any]:
+        """What is said beside its picture."""
+        world, size = self.environment.world, (self.width, self.height)
+        return files.describe(world, self._state(number), scene, *size)
+
+    def _state(self, rank: int) -> Tensor:
+        return self.environment.world.unrank(torch.tensor(rank))
+
+
+class Drawn(Protocol):
+    """What is to be drawn, and how: a dataclass, all of which goes to the settings of a folder."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def renderer(self) -> RendererName: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+
+    def scene(self, number: int) -> Scene:
+        """The scene of a number, and of the settings, and of nothing else."""
+
+    def describe(self, number: int, scene: Scene) -> dict[str, Any]:
+        """What is said beside its picture, in values that JSON has."""
+
 
 def render_states(
     settings: Settings,
@@ -67,7 +100,30 @@ def render_states(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> None:
-    """Draw states [S, N, 3] into a folder (see `setwise.render.files`), except those it has.
+    """Draw states [S, N, 3] into a folder, by their ranks; see `render_scenes`."""
+    numbers = settings.environment.world.rank(states).flatten().tolist()
+    render_scenes(
+        settings,
+        numbers,
+        folder,
+        workers=workers,
+        blender=blender,
+        progress=progress,
+        executor=executor,
+    )
+
+
+def render_scenes(
+    settings: Drawn,
+    numbers: Iterable[int],
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    blender: Program = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> None:
+    """Draw scenes into a folder (see `setwise.render.files`), except those it has.
 
     ``workers`` processes share the work, by default one for each core, unless it is that of an
     ``executor``, whose machines need the same version of the renderer. ``progress`` is called
@@ -76,63 +132,60 @@ def render_states(
     the processes start by importing it.
     """
     folder = Path(folder)
-    ranks = list(dict.fromkeys(settings.environment.world.rank(states).flatten().tolist()))
+    numbers = list(dict.fromkeys(numbers))
     workers = _cores() if workers is None else workers
     require_int("workers", workers, 1)
     version = renderer_version(settings.renderer, blender)
     with alone(folder / ".lock", "drawing into it"):
         files.prepare(folder, asdict(settings) | {"version": version})
-        there = sum(files.finished(folder, rank) for rank in ranks)
+        missing = [number for number in numbers if not files.finished(folder, number)]
 
         def save(work: Work, picture: Picture) -> None:
-            nonlocal there
-            rank, image, description = picture
-            if files.finished(folder, rank):
+            number, image, description = picture
+            if number not in left:
                 return  # drawn twice, where work was lost
-            files.save(folder, rank, image, description)
-            there += 1
+            files.save(folder, number, image, description)
+            left.remove(number)
             if progress is not None:
-                progress(there, len(ranks))
+                progress(len(numbers) - len(left), len(numbers))
 
+        left = set(missing)
         # Of what a machine had drawn when it was lost, some may have to be drawn again.
-        while there < len(ranks):
-            before = there
-            missing = [rank for rank in ranks if not files.finished(folder, rank)]
-            shares = _shares(missing, workers, executor)
+        while left:
+            before = len(left)
+            shares = _shares([number for number in missing if number in left], workers, executor)
             works = [
-                Work("a process that draws", draw_states, (settings, share, version, blender))
+                Work("a process that draws", draw_scenes, (settings, share, version, blender))
                 for share in shares
             ]
             place = LocalExecutor(len(shares)) if executor is None else executor
             with closing(place.run(works, told=save, stop=lambda: False)) as ended:
                 deque(ended, maxlen=0)
-            if there == before:
-                raise ExecutorError(f"of {len(missing)} pictures none came back; start again")
+            if len(left) == before:
+                raise ExecutorError(f"of {before} pictures none came back; start again")
         files.clean(folder)
 
 
-def _shares(ranks: list[int], workers: int, executor: Executor | None) -> list[list[int]]:
+def _shares(numbers: list[int], workers: int, executor: Executor | None) -> list[list[int]]:
     """One for each process, or small ones where these are to be spread."""
-    shares = min(workers, len(ranks))
+    shares = min(workers, len(numbers))
     if executor is not None and executor.spreads:
-        shares = math.ceil(len(ranks) / SHARE)
-    return [ranks[first::shares] for first in range(shares)]
+        shares = math.ceil(len(numbers) / SHARE)
+    return [numbers[first::shares] for first in range(shares)]
 
 
-def draw_states(
-    settings: Settings,
-    ranks: list[int],
+def draw_scenes(
+    settings: Drawn,
+    numbers: list[int],
     version: str,
     blender: Program,
     *,
     tell: Callable[[Picture], None],
     stop: Callable[[], bool],
 ) -> None:
-    """Draw the states one after the other on one core, and tell each; see `Work`."""
+    """Draw the scenes one after the other on one core, and tell each; see `Work`."""
     if (here := renderer_version(settings.renderer, blender)) != version:
         raise ValueError(f"renderer: expected {version}, as the other pictures, this is {here}")
-    environment, size = settings.environment, (settings.width, settings.height)
-    states = environment.world.unrank(torch.tensor(ranks))
     with open_renderer(
         settings.renderer,
         width=settings.width,
@@ -141,12 +194,11 @@ def draw_states(
         threads=1,
         blender=blender,
     ) as draw:
-        for rank, state in zip(ranks, states, strict=True):
+        for number in numbers:
             if stop():
                 raise StoppedError
-            scene = scene_of(environment, state, settings.seed)
-            description = files.describe(environment.world, state, scene, *size)
-            tell((rank, files.encode(draw(scene)), description))
+            scene = settings.scene(number)
+            tell((number, files.encode(draw(scene)), settings.describe(number, scene)))
 
 
 def _cores() -> int:

@@ -18,6 +18,7 @@ import os
 import shutil
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,11 @@ def load(folder: Path, rank: int, size: tuple[int, int]) -> tuple[Image.Image, d
     """A picture, which must be of this width and height, and its description."""
     if not finished(folder, rank):
         raise FileNotFoundError(f"{folder} has no picture of state {rank}; draw it first")
-    path = image_path(folder, rank)
+    return load_image(image_path(folder, rank), size), read_json(scene_path(folder, rank))
+
+
+def load_image(path: Path, size: tuple[int, int]) -> Image.Image:
+    """A picture in a PNG file, which must be of this width and height."""
     require_regular(path)
     # PIL says of a damaged file that its syntax is wrong, and of a huge one that it is a bomb.
     damage = (OSError, SyntaxError, EOFError, struct.error, zlib.error, DecompressionBombError)
@@ -118,15 +123,23 @@ def load(folder: Path, rank: int, size: tuple[int, int]) -> tuple[Image.Image, d
         if image.size != size:
             raise ValueError(f"expected a picture of {size} pixels, got {image.size}")
         image.load()
-    return image, read_json(scene_path(folder, rank))
+    return image
 
 
 def describe(
     world: Blocksworld, state: Tensor, scene: Scene, width: int, height: int
 ) -> dict[str, Any]:
     """The description of a picture; ``objects`` are in the form of the original generator."""
-    rank = int(world.rank(state))
-    middles = project(scene.camera, np.array([b.location for b in scene.blocks]), width, height)
+    told = {"state": state_to_json(world, state)}
+    return describe_scene(int(world.rank(state)), scene, width, height, told)
+
+
+def describe_scene(
+    number: int, scene: Scene, width: int, height: int, told: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What there is to say of any scene, by the number of its picture, and what else was told."""
+    locations = np.array([block.location for block in scene.blocks])
+    middles = project(scene.camera, locations, width, height, scene.aim)
     objects = [
         {
             "shape": placed.block.shape,
@@ -146,9 +159,9 @@ def describe(
         )
     ]
     return {
-        "image_index": rank,
-        "image_filename": image_path(Path(), rank).name,
-        "state": state_to_json(world, state),
+        "image_index": number,
+        "image_filename": image_path(Path(), number).name,
+        **(told or {}),
         "objects": objects,
         "camera": list(scene.camera),
         "lamps": [asdict(lamp) for lamp in scene.lamps],
