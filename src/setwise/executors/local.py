@@ -67,14 +67,14 @@ def _beside(works: Iterable[Work], processes: int, told: Told, stop: Stop) -> En
                 running[connection] = work, process
             if not running:
                 return
-            for connection in wait(list(running), _POLL):
-                assert isinstance(connection, Connection)
-                work, process = running[connection]
-                what, value = _heard(connection, work)
+            for ready in wait(list(running), _POLL):
+                assert isinstance(ready, Connection)
+                work, process = running[ready]
+                what, value = _heard(ready, work)
                 if what == _TOLD:
                     told(work, value)
                     continue
-                del running[connection]
+                del running[ready]
                 process.join()
                 if what == _FAILED:
                     raise ExecutorError(f"{work.name} failed: {value}")

@@ -63,7 +63,7 @@ class RayExecutor:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         # It needs no core of its own, and is made anew where it is lost; then so is what it held.
         options: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
-        self._reports = ray.remote(_reports_class()).options(**options).remote()
+        self._reports: Any = ray.remote(_reports_class()).options(**options).remote()
         self._tasks = _Tasks(ray.remote(_perform), self._reports)
 
     def __str__(self) -> str:
