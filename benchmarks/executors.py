@@ -34,6 +34,7 @@ RECORD = Path(__file__).parent / "records" / "executors-cpu.json"
 EXPERIMENT = EXPERIMENTS["table1-quick"]
 TOGETHER = 4  # networks: about a minute of one core
 PLACES = ("local", "ray")
+STARTED = "started"  # a file: both begin when Ray can
 SMALL = 200  # pieces of work that do nothing, to time one
 
 
@@ -44,7 +45,7 @@ def nothing(*, tell: Any, stop: Any) -> None:
 def time_nothing(executor: Executor, pieces: int) -> float:
     """Seconds for so many pieces of work."""
     began = time.perf_counter()
-    works = [Work("nothing", nothing) for _ in range(pieces)]
+    works = [Work("nothing", nothing, modules=(__name__,)) for _ in range(pieces)]
     for _ in executor.run(works, told=lambda work, item: None, stop=lambda: False):
         pass
     return time.perf_counter() - began
@@ -73,6 +74,9 @@ def measure(place: str, folder: Path, epochs: int | None) -> dict[str, Any]:
         time_nothing(executor, 1)
         found["start_seconds"] = time.perf_counter() - began
         found["piece_seconds"] = time_nothing(executor, SMALL) / SMALL
+        (folder.parent / STARTED).touch()
+    while not (folder.parent / STARTED).exists():
+        time.sleep(0.1)
     configs = EXPERIMENT.configs()
     if epochs is not None:
         configs = [replace(c, schedule=replace(c.schedule, epochs=epochs)) for c in configs]
@@ -86,7 +90,9 @@ def measure(place: str, folder: Path, epochs: int | None) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=RECORD)
-    parser.add_argument("--epochs", type=int, help="for a trial; default: those of the preset")
+    parser.add_argument(
+        "--epochs", type=int, help="fewer where it is slow; default: those of the preset"
+    )
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     with (
@@ -98,7 +104,7 @@ def main() -> None:
             name: pool.submit(measure, name, folder, options.epochs)
             for name, folder in folders.items()
         }
-        measured = {name: one.result() for name, one in begun.items()}
+        measured = {name: begun[name].result() for name in reversed(PLACES)}
         runs = {
             name: {r["run"]: r for r in records.read(folder / f"{EXPERIMENT.name}.jsonl")}
             for name, folder in folders.items()
@@ -106,6 +112,7 @@ def main() -> None:
     content = {
         "experiment": EXPERIMENT.name,
         "runs": len(runs["local"]),
+        "epochs": options.epochs or EXPERIMENT.configs()[0].schedule.epochs,
         "together": TOGETHER,
         **{name: measured[name] | _trainings(runs[name]) for name in PLACES},
         "overhead": measured["ray"]["seconds"] / measured["local"]["seconds"] - 1,

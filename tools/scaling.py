@@ -25,13 +25,13 @@ def cluster(record: dict[str, Any]) -> str:
     overhead = record["overhead"]
     compared = f"{share(abs(overhead))} {'more' if overhead >= 0 else 'less'}"
     return wrapped(
-        f"The {record['runs']} networks of {record['experiment']}, {record['together']} at a time, "
-        f"took {number(local['seconds'])} s in one process and {number(ray['seconds'])} s as "
-        f"{len(ray['trainings'])} tasks on a cluster of one core, at the same time on the same "
-        f"machine, which was busy with other things: {compared}, for tasks of "
-        f"{number(fmean(ray['trainings']))} s on average. Their records are {same}. A task that "
-        f"does nothing takes {number(1000 * ray['piece_seconds'])} ms, and Ray and its first "
-        f"worker {number(ray['start_seconds'])} s to start."
+        f"The {record['runs']} networks of {record['experiment']}, {record['together']} at a time "
+        f"for {record['epochs']} epochs, took {number(local['seconds'])} s in one process and "
+        f"{number(ray['seconds'])} s as {len(ray['trainings'])} tasks on a cluster of one core, "
+        f"both at the same time on a machine that was busy with other things as well: {compared}, "
+        f"for tasks of {number(fmean(ray['trainings']))} s on average. Their records are {same}. A "
+        f"task that does nothing takes {number(1000 * ray['piece_seconds'])} ms, and Ray and its "
+        f"first worker {number(ray['start_seconds'])} s to start."
     )
 
 

@@ -128,16 +128,16 @@ def test_ensembles_are_cut_in_the_same_places_when_some_are_done() -> None:
 
 def test_files_of_a_user_travel_as_text(tmp_path: Path) -> None:
     """And find each other where they are imported."""
-    (tmp_path / "travels_first.py").write_text("from pathlib import Path\nVALUE = 7\n")
+    (tmp_path / "travels_first.py").write_text("VALUE = __file__\n")
     module = run_file("FILE", tmp_path / "travels_first.py")
     texts = texts_of([module.__name__, "setwise.registry", "pytest"])
     assert texts["setwise.registry"] is None
     assert texts["pytest"] is None
     del sys.modules["travels_first"]
-    second = {"travels_second": "from travels_first import VALUE\n"}
+    second = {"travels_second": ("from travels_first import VALUE\n", "second.py")}
     try:
         import_texts(second | texts)
-        assert sys.modules["travels_second"].VALUE == 7
+        assert str(tmp_path / "travels_first.py") == sys.modules["travels_second"].VALUE
     finally:
         sys.modules.pop("travels_first", None)
         sys.modules.pop("travels_second", None)

@@ -10,7 +10,7 @@ import importlib
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import setwise
 from setwise.executors.executor import Work
 
+Text = tuple[str, str]  # of a module, and where it was read
 _MAIN = "__mp_main__"  # what multiprocessing calls a script that is not run as one
 
 
@@ -43,12 +44,12 @@ def unpack(content: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return function, arguments
 
 
-def texts_of(modules: Iterable[str]) -> dict[str, str | None]:
+def texts_of(modules: Iterable[str]) -> dict[str, Text | None]:
     """The text of each module that is one file; None of what has to be installed over there."""
     return {_MAIN if name == "__main__" else name: _text(name) for name in modules}
 
 
-def import_texts(texts: Mapping[str, str | None]) -> None:
+def import_texts(texts: Mapping[str, Text | None]) -> None:
     """Import all of these modules, in any order, as they may import each other."""
     _Texts.known.update(texts)
     if not any(isinstance(finder, _Texts) for finder in sys.meta_path):
@@ -57,17 +58,17 @@ def import_texts(texts: Mapping[str, str | None]) -> None:
         importlib.import_module(name)
 
 
-def _text(name: str) -> str | None:
+def _text(name: str) -> Text | None:
     file = getattr(sys.modules[name], "__file__", None)
     if "." in name or file is None or "site-packages" in Path(file).parts:
         return None
-    return Path(file).read_text(encoding="utf-8")
+    return Path(file).read_text(encoding="utf-8"), str(Path(file).absolute())
 
 
-class _Texts(MetaPathFinder, InspectLoader):
-    """Finds modules by their texts."""
+class _Texts(MetaPathFinder, ExecutionLoader):
+    """Finds modules by their texts; their ``__file__`` is where that was read."""
 
-    known: ClassVar[dict[str, str | None]] = {}
+    known: ClassVar[dict[str, Text | None]] = {}
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if self.known.get(fullname) is None:
@@ -75,6 +76,12 @@ class _Texts(MetaPathFinder, InspectLoader):
         return spec_from_loader(fullname, self)
 
     def get_source(self, fullname: str) -> str:
+        return self._known(fullname)[0]
+
+    def get_filename(self, fullname: str) -> str:
+        return self._known(fullname)[1]
+
+    def _known(self, fullname: str) -> Text:
         text = self.known[fullname]
         assert text is not None
         return text
