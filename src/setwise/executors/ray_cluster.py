@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from traceback import format_exc
 from typing import Any
@@ -221,20 +222,22 @@ def _reports_class() -> type:
 
 
 class _Reporter:
-    """The worker's side of the reports. A loss of those is no reason to stop working."""
+    """The worker's side of the reports. A loss of those is no reason to stop working.
+
+    Another thread waits for their answers: while the thread of a task waits for something, Ray
+    gives its cores to another task.
+    """
 
     def __init__(self, reports: Any, number: int) -> None:
         self._reports, self._number = reports, number
+        self._thread = ThreadPoolExecutor(1)
         self._last: Any = None
-        self._asked: Any = None
+        self._asked: Future[bool] | None = None
         self._stopping = False
         self._since = time.monotonic()
 
     def begin(self) -> bool:
-        try:
-            return bool(ray.get(self._reports.begin.remote(self._number)))
-        except RayActorError:
-            return False
+        return self._thread.submit(self._answer, "begin", self._number).result()
 
     def tell(self, item: Any) -> None:
         self._last = self._reports.tell.remote(self._number, cloudpickle.dumps(item))
@@ -243,27 +246,37 @@ class _Reporter:
         """Asked after every epoch, which may be short: the answer is fetched when it is there."""
         now = time.monotonic()
         if self._asked is None and now - self._since > _POLL:
-            self._asked, self._since = self._reports.stopping.remote(), now
-        if self._asked is not None and ray.wait([self._asked], timeout=0)[0]:
-            with contextlib.suppress(RayActorError):
-                self._stopping = ray.get(self._asked)
-            self._asked = None
+            self._asked, self._since = self._thread.submit(self._answer, "stopping"), now
+        if self._asked is not None and self._asked.done():
+            self._stopping, self._asked = self._asked.result(), None
         return self._stopping
 
     def end(self) -> None:
         """Everything was told before the result is there."""
         if self._last is not None:
-            with contextlib.suppress(RayActorError):
-                ray.get(self._last)
+            self._thread.submit(self._wait, self._last).result()
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
+
+    def _answer(self, question: str, *arguments: Any) -> bool:
+        try:
+            return bool(ray.get(getattr(self._reports, question).remote(*arguments)))
+        except RayActorError:
+            return False
+
+    def _wait(self, reference: Any) -> None:
+        with contextlib.suppress(RayActorError):
+            ray.get(reference)
 
 
 def _perform(content: bytes, number: int, reports: Any) -> tuple[str, Any]:
     """What a worker does."""
     where = platform.node()
     reporter = _Reporter(reports, number)
-    if reporter.begin():
-        return _STOPPED, None
     try:
+        if reporter.begin():
+            return _STOPPED, None
         function, arguments = unpack(content)
         result = function(*arguments, tell=reporter.tell, stop=reporter.stop)
         reporter.end()
@@ -274,6 +287,8 @@ def _perform(content: bytes, number: int, reports: Any) -> tuple[str, Any]:
         return _FAILED, f"on {where}: {one_line(error)}"
     except Exception:
         return _FAILED, f"on {where}: {format_exc()}"
+    finally:
+        reporter.close()
 
 
 def _connect(place: str) -> None:
