@@ -67,8 +67,9 @@ docs: $(STAMP)
 	$(BIN)/python docs/figures/loss_surfaces.py
 	$(BIN)/python -m tools.kernels
 	$(BIN)/python -m tools.results
-	$(BIN)/python -m tools.action_curves
+	$(BIN)/python -m tools.actions
 	$(BIN)/python -m tools.study
+	$(BIN)/python -m tools.distributed
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.

@@ -1,43 +1,33 @@
-"""How many transitions an action model needs: measured, and told in docs/action-models.md.
+"""How many transitions an action model needs: measured, for docs/action-models.md.
 
-    python -m tools.action_curves record    # writes results/actions/curves.jsonl; some minutes
-    python -m tools.action_curves           # writes the figure and the tables of the page, that of
-                                            # tools.seen_blocks too
-
-Each measurement learns a model from random walks, draws problems that have nothing to do with
-them, plans, and lets the world itself judge every plan. Those that are recorded are not repeated.
+`tools.actions` runs it and writes the page. Each measurement learns a model from random walks,
+draws problems that have nothing to do with them, plans, and lets the world itself judge every plan.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import torch
 from matplotlib import pyplot as plt
 from torch import Tensor
 
 from setwise.cli.actions import world_named
-from setwise.environment import describe
-from setwise.files import atomic_write_text
 from setwise.planning import ActionModel, ActionPlan, random_problems
 from setwise.planning.actions import record_walks, together
 from setwise.worlds import PuzzleWorld, World
-from tools import seen_blocks
-from tools.markdown import markdown, with_blocks
+from tools import action_records
+from tools.markdown import markdown
 
-ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / "results" / "actions" / "curves.jsonl"
-PAGE = ROOT / "docs" / "action-models.md"
-FIGURE = "action-curves.png"
+RECORDS = action_records.FOLDER / "curves.jsonl"
 SHUFFLED = 0  # in the place of the steps of a walk
+SEEDS = 5
 # Worlds that nothing was recorded of: what was, and how much.
 CARRIED = {"puzzle-5x5": {"puzzle-3x3": 500, "puzzle-4x4": 2000}}
 _SECONDS = 60.0  # for each plan
@@ -58,9 +48,9 @@ class Setting:
     seed: int = 0
 
 
-def settings() -> list[Setting]:
-    """All that is measured, worlds one after the other and what is most asked for first."""
-    chosen = [
+def promised() -> list[Setting]:
+    """The largest recording of each world, and as many problems as make a number of it."""
+    return [
         Setting("puzzle-3x3", 500, walk=1, steps=SHUFFLED, problems=100),
         Setting("puzzle-3x3", 5000, 1, SHUFFLED, lift=False, absent=False, problems=100),
         Setting("puzzle-4x4", 2000, walk=1, steps=40),
@@ -70,19 +60,26 @@ def settings() -> list[Setting]:
         Setting("lights-4x4", 3000, walk=20, steps=8),
         Setting("pushing-6x6", 20000, walk=50, steps=12),
     ]
-    few = {
-        "puzzle-3x3": (20, 50, 100, 200),
-        "puzzle-4x4": (100, 200, 500, 1000),
-        "hanoi-4x3": (20, 50, 100, 200),
+
+
+def curves() -> list[Setting]:
+    """Smaller recordings, several of each size, a few problems each."""
+    lifted = {
+        "hanoi-4x3": (50, 100, 200, 500),
+        "puzzle-3x3": (100, 200, 500),
+        "puzzle-4x4": (500, 1000, 2000),
         "lights-4x4": (100, 300, 1000),
-        "pushing-6x6": (500, 2000, 5000, 10000),
+        "pushing-6x6": (2000, 5000, 20000),
     }
-    like = {one.world: one for one in chosen if one.lift}
-    for world, counts in few.items():
-        known = asdict(like[world]) | {"problems": 20}
-        chosen += [Setting(**(known | {"transitions": count})) for count in counts]
-    ground = asdict(chosen[1]) | {"problems": 20}
-    return chosen + [Setting(**(ground | {"transitions": n})) for n in (200, 500, 1000, 2000)]
+    like = {one.world: one for one in promised() if one.lift}
+    sizes = [(like[world], counts) for world, counts in lifted.items()]
+    sizes += [(one, (500, 1000, 2000)) for one in promised() if not one.lift]
+    return [
+        replace(one, transitions=count, problems=5, seed=seed)
+        for seed in range(SEEDS)
+        for one, counts in sizes
+        for count in counts
+    ]
 
 
 def measure(setting: Setting) -> dict[str, Any]:
@@ -100,7 +97,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     actions = len(model.domain.written)
     learning = time.monotonic() - start
     plans, valid = [], 0
-    for init, goal in _problems(world, setting):
+    for init, goal in problems_of(world, setting):
         plan = model.plan(
             world.objects(init), world.objects(goal), searcher=setting.searcher, seconds=_SECONDS
         )
@@ -123,53 +120,30 @@ def measure(setting: Setting) -> dict[str, Any]:
 
 def is_valid(world: World, plan: ActionPlan, init: Tensor, goal: Tensor) -> bool:
     """Whether every step is legal in the world, from the one configuration to the other."""
-    states = [world.configuration_of(state) for state in plan.states]
+    return are_legal(world, plan.states, init, goal)
+
+
+def are_legal(world: World, sets: Sequence[Tensor], init: Tensor, goal: Tensor) -> bool:
+    """The same of the sets along a plan; what is no state of the world is not legal either."""
+    try:
+        states = [world.configuration_of(one) for one in sets]
+    except ValueError:
+        return False
     legal = all(bool(world.is_legal_move(one, other)) for one, other in pairwise(states))
     return legal and states[0].equal(init) and states[-1].equal(goal)
 
 
 def record() -> None:
     """Measure what is not recorded yet."""
-    known = {json.dumps(one["setting"]) for one in read()}
-    environment = describe(torch.device("cpu"))
-    for setting in settings():
-        if json.dumps(asdict(setting)) in known:
-            continue
-        found = {"setting": asdict(setting)} | measure(setting) | {"environment": environment}
-        lines = [*map(json.dumps, read()), json.dumps(found)]
-        atomic_write_text(RECORDS, "".join(f"{line}\n" for line in lines))
-        print(f"{setting}: {found['solved']} solved, {found['valid']} valid", flush=True)
+    action_records.record(RECORDS, promised() + curves(), measure)
 
 
-def read() -> list[dict[str, Any]]:
-    """The records."""
-    if not RECORDS.is_file():
-        return []
-    return [json.loads(line) for line in RECORDS.read_text().splitlines()]
-
-
-def update(records: list[dict[str, Any]], page: str) -> str:
-    """The text of the page with its tables made anew."""
-    blocks = {"action-curves": table(records), "seen-blocks": seen_blocks.table(seen_blocks.read())}
-    puzzle, hanoi = domain("puzzle-3x3", 500, walk=1), domain("hanoi-3x3", 600, walk=30)
-    blocks["puzzle-pddl"] = f"```\n{puzzle}```\n"
-    largest = hanoi[hanoi.index("  (:action change-peg-disk-2") :].removesuffix(")\n")
-    blocks["hanoi-pddl"] = f"```\n{largest}```\n"
-    return with_blocks(page, PAGE.name, blocks)
-
-
-def domain(world: str, transitions: int, walk: int) -> str:
-    """The PDDL that is learned of a world."""
-    recording = record_walks(world_named(world), transitions, 0, walk)
-    return ActionModel.learn(recording).domain.text()
-
-
-def table(records: list[dict[str, Any]]) -> str:
-    """A line for each measurement, the worlds as they first come, fewest transitions first."""
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """A line for each of the largest recordings."""
     titles = ["world", "learned", "transitions", "walks of", "problems", "solved", "valid"]
     titles += ["steps", "seconds"]
     lines = []
-    for one in _ordered(records):
+    for one in _chosen(records, promised()):
         setting = one["setting"]
         steps, seconds = one["steps"], one["seconds"]
         lines.append(
@@ -185,49 +159,60 @@ def table(records: list[dict[str, Any]]) -> str:
                 f"{statistics.median(seconds):.1f}, at most {max(seconds):.1f}" if steps else "",
             ]
         )
-    made = sorted({f"{r['environment']['hardware']}, commit {_short(r)}" for r in records})
-    return "\n".join(markdown(titles, lines)) + f"\n\nOn {'; '.join(made)}.\n"
+    return "\n".join(markdown(titles, lines)) + "\n"
 
 
-def draw(records: list[dict[str, Any]], path: Path) -> None:
+def curve_table(records: Sequence[dict[str, Any]]) -> str:
+    """A line for each size of a recording, all seeds together."""
+    titles = ["world", "learned", "transitions", "recordings", "solved", "least and most", "valid"]
+    lines = []
+    for found in _points(records):
+        setting = found[0]["setting"]
+        solved = [one["solved"] for one in found]
+        problems = setting["problems"]
+        lines.append(
+            [
+                setting["world"],
+                _learned(setting),
+                f"{setting['transitions']:,}",
+                str(len(found)),
+                f"{sum(solved)} of {problems * len(found)}",
+                f"{min(solved)} and {max(solved)} of {problems}",
+                f"{sum(one['valid'] for one in found)} of {sum(solved)}",
+            ]
+        )
+    made = action_records.made_on(records)
+    return "\n".join(markdown(titles, lines)) + f"\n\n{made}"
+
+
+def draw(records: Sequence[dict[str, Any]], path: Path) -> None:
     """The share of problems solved, and of plans that are valid, by the number of transitions."""
     mpl.use("Agg")
-    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    found_some = [one for one in records if one["solved"]]
-    counts = [one["setting"]["transitions"] for one in found_some]
-    valid = [one["valid"] / one["solved"] for one in found_some]
-    axes.plot(counts, valid, "x", color="0.6", label="share of plans that are valid, all worlds")
-    curves: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for one in _ordered(records):
-        setting = one["setting"]
-        if setting["world"] in CARRIED:
-            continue
-        if setting["world"] != "puzzle-4x4" or setting["steps"] == SHUFFLED:
-            kind = "lifted" if setting["lift"] else "ground"
-            curves.setdefault((setting["world"], kind), []).append(one)
-    for (world, kind), found in curves.items():
-        x = [one["setting"]["transitions"] for one in found]
-        y = [one["solved"] / one["setting"]["problems"] for one in found]
-        style = "-" if kind == "lifted" else ":"
-        axes.plot(x, y, style, marker="o", markersize=3, label=f"{world}, {kind}")
+    figure, axes = plt.subplots(figsize=(7.6, 4), layout="constrained")
+    worlds: dict[tuple[str, bool], list[list[dict[str, Any]]]] = {}
+    for found in _points(records):
+        setting = found[0]["setting"]
+        worlds.setdefault((setting["world"], setting["lift"]), []).append(found)
+    for (world, lift), points in worlds.items():
+        x = [found[0]["setting"]["transitions"] for found in points]
+        shares = [[one["solved"] / one["setting"]["problems"] for one in f] for f in points]
+        label = f"{world}, {'lifted' if lift else 'ground'}"
+        y = [statistics.mean(share) for share in shares]
+        [line] = axes.plot(x, y, "-" if lift else ":", marker="o", markersize=3, label=label)
+        low, high = [min(share) for share in shares], [max(share) for share in shares]
+        axes.fill_between(x, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
+    some = [one for found in _points(records) for one in found if one["solved"]]
+    counts = [one["setting"]["transitions"] for one in some]
+    valid = [one["valid"] / one["solved"] for one in some]
+    axes.plot(counts, valid, "x", color="0.4", label="plans that are valid, of those found")
     axes.set(xscale="log", xlabel="transitions", ylabel="share of problems solved")
-    axes.set_ylim(-0.03, 1.03)
-    axes.legend(fontsize=7)
+    axes.set_ylim(-0.03, 1.04)
+    figure.legend(loc="outside right upper", fontsize=7)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
-def main() -> None:
-    """Write the page, or measure."""
-    if sys.argv[1:] == ["record"]:
-        record()
-        return
-    records = read()
-    atomic_write_text(PAGE, update(records, PAGE.read_text()))
-    draw(records, PAGE.parent / "figures" / FIGURE)
-
-
-def _problems(world: World, setting: Setting) -> list[tuple[Tensor, Tensor]]:
+def problems_of(world: World, setting: Setting) -> list[tuple[Tensor, Tensor]]:
     """Configurations to lead from and to; none of their draws is that of the recording."""
     seed = setting.seed + 1
     if setting.steps == SHUFFLED:
@@ -253,21 +238,15 @@ def _learned(setting: dict[str, Any]) -> str:
     return kind if setting["absent"] else f"{kind}, `absent=False`"
 
 
-def _ordered(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    worlds = list(dict.fromkeys(one["setting"]["world"] for one in records))
-
-    def place(one: dict[str, Any]) -> tuple[Any, ...]:
-        setting = one["setting"]
-        world = worlds.index(setting["world"])
-        return world, not setting["lift"], setting["transitions"], setting["steps"]
-
-    return sorted(records, key=place)
+def _chosen(records: Sequence[dict[str, Any]], settings: Iterable[Setting]) -> list[dict[str, Any]]:
+    """The records of settings, in their order, as far as there are any."""
+    wanted = [asdict(setting) for setting in settings]
+    return [one for setting in wanted for one in records if one["setting"] == setting]
 
 
-def _short(record: dict[str, Any]) -> str:
-    commit = str(record["environment"]["commit"])
-    return commit[:12] + commit[40:]
-
-
-if __name__ == "__main__":
-    main()
+def _points(records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The records of the curves, those together that differ in their seeds alone."""
+    points: dict[Setting, list[dict[str, Any]]] = {}
+    for one in _chosen(records, curves()):
+        points.setdefault(replace(Setting(**one["setting"]), seed=0), []).append(one)
+    return list(points.values())

@@ -1,21 +1,17 @@
 """Plans from pictures: action models over learned symbols, measured in the Blocksworld.
 
-    python -m tools.seen_blocks ARCHIVE    # writes results/actions/seen.jsonl; some minutes
-
-`tools.action_curves` writes the table of docs/action-models.md from it. ARCHIVE is what ``setwise
-data blocksworld --blocks 4 --states all`` made. Symbols and actions are learned from random
-transitions between its pictures. Problems lead between states that were not recorded, given by
-their pictures alone, and the world judges every plan.
+`tools.actions` runs it with an archive of pictures, that of ``setwise data blocksworld --blocks 4
+--states all``. Symbols and actions are learned from random transitions between its pictures.
+Problems lead between states that were not recorded, given by their pictures alone, and the world
+judges every plan.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,18 +21,17 @@ from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_archive import BlocksworldArchive
-from setwise.environment import describe
 from setwise.experiments.tasks.rules import fingerprint
-from setwise.files import atomic_write_text
 from setwise.planning import ActionModel, ActionPlan
 from setwise.planning.actions.pictured import PicturedSteps
-from setwise.planning.actions.seen import FREE, SeenSymbols, agreement, fit_symbols
+from setwise.planning.actions.seen import FREE, SeenSymbols, agreement
 from setwise.planning.actions.symbols import Element
 from setwise.report.tables import read_experiments
+from tools import action_records
 from tools.markdown import markdown
 
 ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / "results" / "actions" / "seen.jsonl"
+RECORDS = action_records.FOLDER / "seen.jsonl"
 STEPS = (3, 7, 14)
 PROBLEMS = 10  # of each
 _SECONDS = 60.0  # for each plan
@@ -63,7 +58,7 @@ def measure(setting: Setting, archive: BlocksworldArchive) -> dict[str, Any]:
     states = world.sample(len(archive.boxes), setting.drawn_by)  # what the pictures show
     steps = PicturedSteps.draw(archive, setting.transitions, setting.seed)
     start = time.monotonic()
-    symbols = fit_symbols(steps.before, steps.after)
+    symbols = SeenSymbols.fit(steps.before, steps.after)
     looking = time.monotonic() - start
     recording = symbols.recording(steps.before, steps.after)
     model = ActionModel.learn(recording, absent=False, support=setting.support)
@@ -136,23 +131,9 @@ def state_of(
 
 def record(path: Path) -> None:
     """Measure what is not recorded yet."""
-    archive, environment = BlocksworldArchive.read(path), describe(torch.device("cpu"))
-    known = {json.dumps(one["setting"]) for one in read()}
-    for setting in SETTINGS:
-        if json.dumps(asdict(setting)) in known:
-            continue
-        found: dict[str, Any] = {"setting": asdict(setting), "sha256": fingerprint(path)}
-        found |= measure(setting, archive) | {"environment": environment}
-        lines = [*map(json.dumps, read()), json.dumps(found)]
-        atomic_write_text(RECORDS, "".join(f"{line}\n" for line in lines))
-        print(f"{setting}: {sum(one['valid'] for one in found['outcomes'])} valid", flush=True)
-
-
-def read() -> list[dict[str, Any]]:
-    """The records."""
-    if not RECORDS.is_file():
-        return []
-    return [json.loads(line) for line in RECORDS.read_text().splitlines()]
+    archive = BlocksworldArchive.read(path)
+    drawn = {"sha256": fingerprint(path)}
+    action_records.record(RECORDS, SETTINGS, lambda setting: drawn | measure(setting, archive))
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
@@ -177,8 +158,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
             ]
         )
     lines.append(["all 34,560, by a network", "", "", "", *_of_table5(), "", ""])
-    made = sorted({f"{r['environment']['hardware']}, commit {_short(r)}" for r in records})
-    return "\n".join(markdown(titles, lines)) + f"\n\nOn {'; '.join(made)}.\n"
+    return "\n".join(markdown(titles, lines)) + f"\n\n{action_records.made_on(records)}"
 
 
 def _of_table5() -> list[str]:
@@ -193,19 +173,3 @@ def _of_table5() -> list[str]:
         ]
         said.append(f"{statistics.median(solved):g} of {PROBLEMS}, at best {max(solved)}")
     return said
-
-
-def _short(record: dict[str, Any]) -> str:
-    commit = str(record["environment"]["commit"])
-    return commit[:12] + commit[40:]
-
-
-def main() -> None:
-    """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("archive", type=Path)
-    record(parser.parse_args().archive)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,7 @@
 """setwise: losses, metrics and tools for neural networks whose output is a set."""
 
 from setwise import losses, metrics
+from setwise.data.collate import collate_sets
 from setwise.data.sets import mask_sets, pad_sets, shuffle_sets, unpad_sets
 from setwise.features import (
     Angle,
@@ -56,6 +57,7 @@ __all__ = [
     "assign",
     "assignment_cross_entropy",
     "chamfer",
+    "collate_sets",
     "earth_movers",
     "hausdorff",
     "losses",

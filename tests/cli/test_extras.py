@@ -28,6 +28,8 @@ USES = {
     # It would measure for minutes; what it needs is imported by what measures and shows.
     "bench": "import matplotlib, setwise.bench.matrix, setwise.bench.show, setwise.cli.bench\n"
     "import setwise.report.heatmap\n",
+    "data": "from setwise.data import SetLoader, write_sets\n"
+    "write_sets('sets', [{'objects': [[1.0]]}])\nassert len(list(SetLoader('sets', 1))) == 1\n",
     "demo": IMPORTED.format(package="setwise.demo"),
     "experiments": COMMAND.format(words=f"train {OWN} --seeds 0 --losses H --tensorboard logs"),
     "metrics": "import setwise\nsetwise.metrics.SetSuccess()\n",

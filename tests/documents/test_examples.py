@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import math
+import os
 import re
 import runpy
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from functools import cache
 from itertools import permutations
@@ -20,6 +24,8 @@ import torch
 from repository import ROOT
 
 EXAMPLES = ROOT / "examples"
+# It asks PyTorch for what is about to be renamed.
+OF_LIGHTNING = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 
 
 def load(name: str) -> Any:
@@ -37,17 +43,47 @@ def quick(name: str) -> tuple[Any, str]:
 
 def names(lines: str) -> list[str]:
     """What is printed, without its numbers."""
-    return [re.sub(r"\d\.\d{3,4}", "#", line).strip() for line in lines.strip().splitlines()]
+    return [re.sub(r"-?\d\.\d{3,4}", "#", line).strip() for line in lines.strip().splitlines()]
 
 
 # Slow, here and below, because they train: the first tier runs parts of them.
 @pytest.mark.slow
+@OF_LIGHTNING
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_headers_show_what_the_script_prints(path: Path) -> None:
     """The small run has other numbers, but the same lines."""
     header = ast.get_docstring(ast.parse(path.read_text()))
     _, _, shown = str(header).partition("This is what it printed:")
     assert names(shown) == names(quick(path.stem)[1])
+
+
+def on_two_processes(*command: str, output: Path) -> Any:
+    words = [sys.executable, *command, "--quick", "--output", str(output)]
+    subprocess.run(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True, timeout=240)
+    return json.loads(output.read_text())
+
+
+# Slow: each starts PyTorch in processes of its own. test_loops.py is about other loops.
+@pytest.mark.slow
+@OF_LIGHTNING
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("torchrun", ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"], []),
+        ("lightning_training", [], ["--devices", "2"]),
+    ],
+)
+def test_training_is_the_same_on_two_processes(
+    name: str, before: list[str], after: list[str], tmp_path: Path
+) -> None:
+    one, _ = quick(name)
+    script = str(EXAMPLES / f"{name}.py")
+    two = on_two_processes(*before, script, *after, output=tmp_path / "two.json")
+    assert two["losses"] == pytest.approx(one["losses"], rel=1e-5)
+    assert two["right"] == one["right"]
+    assert one["losses"][-1] < 0.8 * one["losses"][0]
+    by_hand, _ = quick("torchrun")
+    assert one["losses"] == pytest.approx(by_hand["losses"], rel=1e-5)
 
 
 @pytest.mark.slow

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools import seen_blocks
+from tools import action_records, seen_blocks
 
 from lit_blocks import WORLD, lit_archive
 
 
 def test_what_the_page_promises_was_measured() -> None:
     """27 of 30 from 2,000 transitions; and where the model finds a plan, it is mostly right."""
-    records = {one["setting"]["transitions"]: one for one in seen_blocks.read()}
+    records = {
+        one["setting"]["transitions"]: one for one in action_records.read(seen_blocks.RECORDS)
+    }
     whole = records[2000]
     assert len(whole["outcomes"]) == 30
     assert sum(one["valid"] for one in whole["outcomes"]) >= 27
@@ -31,10 +33,10 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "states.npz"
     lit_archive().write(path)
     seen_blocks.record(path)
-    [found] = seen_blocks.read()
+    [found] = action_records.read(seen_blocks.RECORDS)
     assert [one["valid"] for one in found["outcomes"]] == [True] * 3
     assert (found["looks"], found["agreement"], found["agreement_elsewhere"]) == (6, 1.0, 1.0)
     seen_blocks.record(path)  # what is recorded is not measured again
-    assert seen_blocks.read() == [found]
+    assert action_records.read(seen_blocks.RECORDS) == [found]
     said = "| 250 transitions | 6 | 100.00% | 100.00% | 1 of 1 | 1 of 1 | 1 of 1 | 3 of 3 |"
     assert said in seen_blocks.table([found])

@@ -14,7 +14,7 @@ from torch import nn
 
 from setwise.experiments import checkpoint
 from setwise.experiments.config import Config
-from setwise.experiments.networks import RuleLearner
+from setwise.experiments.networks import Predictor, RuleLearner
 from setwise.experiments.networks.rule_learner import Production
 from setwise.experiments.saved_networks import (
     first_that_opens,
@@ -23,7 +23,7 @@ from setwise.experiments.saved_networks import (
     read_config,
     save_network,
 )
-from setwise.experiments.tasks import Task, WorldData
+from setwise.experiments.tasks import SpritesData, Task, WorldData
 from setwise.experiments.train import Training
 from setwise.models import SetDecoder
 from setwise.planning.learned import choose_space
@@ -171,3 +171,30 @@ def test_a_network_is_found_for_facts_that_were_moved(tmp_path: Path) -> None:
     path = saved(tmp_path / "it.safetensors", RULES)
     with pytest.raises(ValueError, match=f"{path}: was not trained on a file of facts"):
         load_network(path, tmp_path / "facts")
+
+
+# Slow because exporting is; test_predictor.py exports networks that were built, some in the first
+# tier.
+@pytest.mark.slow
+def test_a_predictor_that_was_kept_is_exported(tmp_path: Path) -> None:
+    """It was trained, written and read; batches of any size give what it gives."""
+    config = replace(
+        PUZZLE,
+        experiment="sprites",
+        loss="set_likelihood",
+        data=SpritesData(side=16, most=3, pictures=12, train=8),
+        network=Predictor("regions", width=8, convolutions=(4, 4)),
+        schedule=replace(PUZZLE.schedule, epochs=2, batch=4, evaluations=1),
+    )
+    training = Training([config], "cpu")
+    training.run()
+    save_network(tmp_path / "network", training, 0)
+    found, network = load_network(tmp_path / "network")
+    assert found == config
+    pictures = torch.rand(5, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(network, (pictures[:2],), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "predictor.pt2")
+    loaded = torch.export.load(tmp_path / "predictor.pt2").module()
+    for size in (1, 5):
+        torch.testing.assert_close(loaded(pictures[:size]), network(pictures[:size]))

@@ -43,7 +43,15 @@ LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 # How many outputs and targets each rank has; none of a rank, too.
 OUTPUTS, TARGETS = (5, 2, 0, 3), (1, 4, 3, 0)
+BESIDE_OUTPUTS = ("input", "input_valid", "presence")
 B = 3
+# What is given beside outputs and targets.
+CALLS = {
+    "plain": (),
+    "masked": ("input_valid", "target_valid", "weight"),
+    "present": ("presence",),
+    "masked, present": ("input_valid", "target_valid", "weight", "presence"),
+}
 
 
 class LargestTensor(TorchDispatchMode):
@@ -71,6 +79,7 @@ def drawn(features: sw.Features, N: int, M: int, seed: int) -> dict[str, Tensor]
         "input_valid": torch.rand(B, N, generator=generator) < 0.7,
         "target_valid": torch.rand(B, M, generator=generator) < 0.7,
         "weight": torch.rand(B, M, generator=generator).to(TYPE),
+        "presence": 2 * torch.randn(B, N, generator=generator).to(TYPE),
     }
     return {name: tensor.to(DEVICE) for name, tensor in call.items()}
 
@@ -78,7 +87,7 @@ def drawn(features: sw.Features, N: int, M: int, seed: int) -> dict[str, Tensor]
 def part(call: dict[str, Tensor], rank: int, ranks: int) -> dict[str, Tensor]:
     own = {}
     for name, tensor in call.items():
-        sizes = (OUTPUTS if name.startswith("input") else TARGETS)[:ranks]
+        sizes = (OUTPUTS if name in BESIDE_OUTPUTS else TARGETS)[:ranks]
         own[name] = tensor.split(sizes, dim=1)[rank]
     return own
 
@@ -86,13 +95,16 @@ def part(call: dict[str, Tensor], rank: int, ranks: int) -> dict[str, Tensor]:
 def loss_and_gradients(
     loss: Any, call: dict[str, Tensor], **options: Any
 ) -> tuple[Tensor, list[Tensor]]:
-    leaves = [call[name].clone().requires_grad_() for name in ("input", "target")]
-    rest = {name: t for name, t in call.items() if name not in ("input", "target")}
-    value = loss(*leaves, **rest, **options)
+    leaves = {name: call[name].clone().requires_grad_() for name in graded(call)}
+    value = loss(**call | leaves, **options)
     coefficients = torch.arange(1.0, 1 + value.numel()).to(value)
     finite = value.isfinite()
     total = (value.masked_fill(~finite, 0.0) * coefficients.reshape(value.shape)).sum()
-    return value.detach(), list(torch.autograd.grad(total, leaves))
+    return value.detach(), list(torch.autograd.grad(total, list(leaves.values())))
+
+
+def graded(call: dict[str, Tensor]) -> list[str]:
+    return [name for name in ("input", "target", "presence") if name in call]
 
 
 def error(got: Tensor, expected: Tensor) -> float:
@@ -108,22 +120,25 @@ def error(got: Tensor, expected: Tensor) -> float:
 def agreement(rank: int, ranks: int, group: Any) -> dict[str, float]:
     errors = {}
     kinds = FEATURES if ranks in (2, 4) else {kind: FEATURES[kind] for kind in ("points", "mixed")}
-    for (kind, features), (name, (loss, own)), plain in product(
-        kinds.items(), LOSSES.items(), (True, False)
+    for (kind, features), (name, (loss, own)), (given, beside) in product(
+        kinds.items(), LOSSES.items(), CALLS.items()
     ):
-        call = drawn(features, sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=features.width)
-        if plain:
-            call = {name: call[name] for name in ("input", "target")}
+        if "presence" in beside and kind != "mixed":  # it is the same beside any elements
+            continue
+        whole = drawn(features, sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=features.width)
+        call = {name: whole[name] for name in ("input", "target", *beside)}
         options = own | {"features": features, "reduction": "none"}
+        if "presence" in beside:
+            options["presence_weight"] = 0.7
         value, gradients = loss_and_gradients(loss, call, **options)
         mine = part(call, rank, ranks)
         ours, own_gradients = loss_and_gradients(loss, mine, **options, group=group)
         worst = error(ours, value)
-        for which, got, whole in zip(("input", "target"), own_gradients, gradients, strict=True):
-            scale = whole.abs().amax().clamp(min=1e-3)
-            expected = part({which: whole}, rank, ranks)[which]
+        for which, got, every in zip(graded(call), own_gradients, gradients, strict=True):
+            scale = every.abs().amax().clamp(min=1e-3)
+            expected = part({which: every}, rank, ranks)[which]
             worst = max(worst, float((got - expected).abs().sum() / scale))
-        errors[f"{kind}, {name}, {'plain' if plain else 'masked'}"] = worst
+        errors[f"{kind}, {name}, {given}"] = worst
     return errors
 
 
@@ -143,13 +158,14 @@ def of_dtensors(rank: int, ranks: int) -> float:
     mesh = init_device_mesh(DEVICE, (ranks,))
     features = FEATURES["mixed"]
     call = drawn(features, 7, 6, seed=2)
+    call["target_valid"] &= torch.arange(6) < 2  # no more than outputs: all losses are finite
     value, gradients = loss_and_gradients(sw.set_cross_entropy, call, features=features)
     leaves = {name: distribute_tensor(t, mesh, [Shard(1)]) for name, t in call.items()}
-    for name in ("input", "target"):
+    for name in graded(leaves):
         leaves[name].requires_grad_()
     loss = sw.set_cross_entropy(**leaves, features=features)
     loss.backward()
-    found = [leaves[name].grad.full_tensor() for name in ("input", "target")]
+    found = [leaves[name].grad.full_tensor() for name in graded(leaves)]
     pairs = zip([loss.detach(), *found], [value, *gradients], strict=True)
     return max(error(got, expected) for got, expected in pairs)
 
@@ -176,18 +192,25 @@ def refused_dtensors(ranks: int) -> list[str]:
 
 
 def one_rank_wants_gradients(rank: int, ranks: int, group: Any) -> float:
-    """Outputs of the first rank and targets of the last; all others only pass gradients on."""
-    call = drawn(FEATURES["mixed"], sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=3)
-    call = {name: call[name] for name in ("input", "target")}
+    """Outputs of the first rank, targets of the last, or presence of the first alone.
+
+    All others only pass gradients on.
+    """
+    drawn_call = drawn(FEATURES["mixed"], sum(OUTPUTS[:ranks]), sum(TARGETS[:ranks]), seed=3)
     worst = 0.0
-    for loss, own in LOSSES.values():
+    for (loss, own), present in product(LOSSES.values(), (False, True)):
+        names = ("input", "target", "presence") if present else ("input", "target")
+        call = {name: drawn_call[name] for name in names}
         options = own | {"features": FEATURES["mixed"], "reduction": "none"}
         _, gradients = loss_and_gradients(loss, call, **options)
         mine = part(call, rank, ranks)
-        wanting = {"input": rank == 0, "target": rank == ranks - 1}
+        wanting = {"input": rank == 0 and not present, "target": rank == ranks - 1 and not present}
+        if present:
+            wanting["presence"] = rank == 0
         for name, wanted in wanting.items():
             mine[name] = mine[name].clone().requires_grad_(wanted)
         value = loss(**mine, **options, group=group)
+        value = value.masked_fill(value.isinf(), 0.0)
         (value * torch.arange(1.0, 1 + B).to(value)).sum().backward()
         for (name, wanted), whole in zip(wanting.items(), gradients, strict=True):
             got, expected = mine[name].grad, part({name: whole}, rank, ranks)[name]
@@ -229,7 +252,7 @@ def refusals(rank: int, ranks: int, group: Any) -> list[str]:
         {"input": ones, "target": 7 * ones if rank == 1 else ones},
         {"input": ones[: 1 + rank % 2], "target": ones[: 1 + rank % 2]},
         {"input": ones.double() if rank == 0 else ones, "target": ones},
-        {"input": ones, "target": ones, "presence": ones[..., 0]},
+        {"input": ones, "target": ones} | ({"presence": ones[..., 0]} if rank == 0 else {}),
     ]
     told = []
     for number, call in enumerate([*calls, calls[0] | {"target": ones}]):

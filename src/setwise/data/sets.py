@@ -81,12 +81,21 @@ def mask_sets(sets: Sequence[Tensor], size: int | None = None) -> tuple[Tensor, 
     tensor([[ True, False, False],
             [ True,  True,  True]])
     """
-    width, size = _check_sets(sets, size)
-    elements = torch.stack(
-        [torch.cat([one, one.new_zeros(size - len(one), width)]) for one in sets]
-    )
-    lengths = torch.tensor([len(one) for one in sets], device=elements.device)
-    return elements, torch.arange(size, device=elements.device) < lengths.unsqueeze(-1)
+    _, size = _check_sets(sets, size)
+    lengths = torch.tensor([len(one) for one in sets], device=sets[0].device)
+    return masked(torch.cat(list(sets)), lengths, size)
+
+
+def masked(values: Tensor, lengths: Tensor, size: int | None = None) -> tuple[Tensor, Tensor]:
+    """Sets [B, size, F] and their mask from all elements one after the other, unchecked."""
+    size = int(lengths.max()) if size is None else size
+    valid = torch.arange(size, device=values.device) < lengths.unsqueeze(-1)
+    elements = values.new_zeros(*valid.shape, values.shape[-1])
+    # By their places rather than by the mask: a GPU would have to be waited for.
+    before = torch.arange(len(lengths), device=values.device) * size - lengths.cumsum(0) + lengths
+    places = torch.arange(len(values), device=values.device)
+    places = places + before.repeat_interleave(lengths, output_size=len(values))
+    return elements.flatten(0, 1).index_copy(0, places, values).view_as(elements), valid
 
 
 @overload

@@ -8,6 +8,7 @@ from setwise.experiments.config import Config, Schedule
 from setwise.experiments.experiment import Experiment, Reference, Sheet
 from setwise.experiments.networks import NETWORKS, NetworkConfig
 from setwise.experiments.run import run
+from setwise.experiments.saved_networks import load_network
 from setwise.experiments.tasks import TASKS, DataConfig, Task
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "Schedule",
     "Sheet",
     "Task",
+    "load_network",
     "run",
 ]

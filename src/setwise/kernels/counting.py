@@ -16,6 +16,8 @@ distribution function for the Poisson binomial distribution", 2013).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,16 +36,27 @@ _PARTS = 63
 _HALVES = 24
 
 
-def log_count_probability(logits: Tensor, valid: Tensor, count: Tensor) -> Tensor:
+class Elsewhere(NamedTuple):
+    """Of things that are spread over processes, of which each has some."""
+
+    things: int  # in all
+    total: Callable[[Tensor], Tensor]  # the sum over all processes
+    largest: Callable[[Tensor], Tensor]  # the largest of all processes
+
+
+def log_count_probability(
+    logits: Tensor, valid: Tensor, count: Tensor, elsewhere: Elsewhere | None = None
+) -> Tensor:
     """The log of the probability [B] that ``count`` [B] of the valid things [B, N] happen.
 
     ``logits`` [B, N] are those of each. Also what is very unlikely has its right value, and all
-    derivatives. Of sets with less things than are counted it means nothing, and is finite.
+    derivatives. Of sets with less things than are counted it means nothing, and is finite. Where
+    there are more things ``elsewhere``, all are counted; gradients are those of the own ones.
     """
-    N = logits.shape[1]
+    N = logits.shape[1] if elsewhere is None else elsewhere.things
     if N == 0:
         return logits.new_zeros(len(logits))
-    tilt = _tilt(logits.detach(), valid, count)
+    tilt = _tilt(logits.detach(), valid, count, elsewhere)
     tilted = logits + tilt
     gained = torch.where(valid, _softplus(tilted) - _softplus(logits), 0.0).sum(1)
     # An odd number of frequencies: at half a turn a fair coin would have a logarithm of 0.
@@ -53,27 +66,41 @@ def log_count_probability(logits: Tensor, valid: Tensor, count: Tensor) -> Tenso
     log_square = torch.log1p(-4 * q * (1 - q) * (at / 2).sin().square())
     # Less what it is expected to be, so that small things add up.
     angle = torch.atan2(q * at.sin(), 1 - q + q * at.cos()) - q * at
-    off = (q.sum((1, 2)) - count).unsqueeze(1) * turn
-    waves = (log_square.sum(1) / 2).exp() * (angle.sum(1) + off).cos()
+    sums = log_square.sum(1), angle.sum(1), q.sum(1), gained.unsqueeze(1)
+    if elsewhere is not None:
+        sums = elsewhere.total(torch.cat(sums, 1)).split([s.shape[1] for s in sums], 1)
+    log_squares, angles, expected, gained = sums
+    waves = (log_squares / 2).exp() * (angles + (expected - count.unsqueeze(1)) * turn).cos()
     # All frequencies but the first come twice, once backwards.
     probability = (2 * waves.sum(1) - waves[:, 0]) / K
     tiny = torch.finfo(logits.dtype).tiny
-    return probability.clamp(min=tiny).log() + gained - tilt.squeeze(1) * count
+    return probability.clamp(min=tiny).log() + gained.squeeze(1) - tilt.squeeze(1) * count
 
 
-def _tilt(logits: Tensor, valid: Tensor, count: Tensor) -> Tensor:
+def _tilt(
+    logits: Tensor, valid: Tensor, count: Tensor, elsewhere: Elsewhere | None = None
+) -> Tensor:
     """What to add to all logits [B, 1] so that about ``count`` of the valid things happen."""
-    kernels = fused("tilting", logits) if is_eager() else None
+    kernels = fused("tilting", logits) if is_eager() and elsewhere is None else None
     if kernels is not None:
         return kernels.tilt(logits, valid, count, _CERTAIN, _HALVES)
-    low = torch.where(valid, -logits, math.inf).amin(1, keepdim=True) - _CERTAIN
-    high = torch.where(valid, -logits, -math.inf).amax(1, keepdim=True) + _CERTAIN
-    low, high = (torch.where(valid.any(1, keepdim=True), end, 0.0) for end in (low, high))
+    nothing = logits.new_full((len(logits), 1), -math.inf)  # a process may have no thing at all
+    highest = (
+        torch.cat([torch.where(valid, end, -math.inf), nothing], 1).amax(1, keepdim=True)
+        for end in (logits, -logits)
+    )
+    ends = torch.cat(list(highest), 1)
+    if elsewhere is not None:
+        ends = elsewhere.largest(ends)
+    ends = torch.where(ends == -math.inf, -_CERTAIN, ends) + _CERTAIN
+    low, high = -ends[:, :1], ends[:, 1:]
     steps = torch.linspace(0, 1, _PARTS + 1, device=logits.device, dtype=logits.dtype)
     for _ in range(_DIVIDED):
         tilts = low + (high - low) * steps
         chances = (logits.unsqueeze(2) + tilts.unsqueeze(1)).sigmoid()
         expected = torch.where(valid.unsqueeze(2), chances, 0.0).sum(1)
+        if elsewhere is not None:
+            expected = elsewhere.total(expected)
         too_low = (expected < count.unsqueeze(1)).sum(1, keepdim=True)
         low = tilts.gather(1, (too_low - 1).clamp(min=0))
         high = tilts.gather(1, too_low.clamp(max=_PARTS))

@@ -58,6 +58,13 @@ class Shared(torch.autograd.Function):
         return grad, None
 
 
+def highest(tensor: Tensor, group: ProcessGroup) -> Tensor:
+    """The largest number over all ranks in every place, without a gradient."""
+    tensor = tensor.detach().clone()
+    dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)
+    return tensor
+
+
 def largest(costs: Tensor, group: ProcessGroup) -> Tensor:
     """The largest of [B, M] over all ranks: [B]; equals share its gradient, as in PyTorch."""
     result: Tensor = Largest.apply(costs, group)
@@ -69,8 +76,7 @@ class Largest(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, costs: Tensor, group: ProcessGroup) -> Tensor:
-        value = costs.amax(dim=-1)
-        dist.all_reduce(value, dist.ReduceOp.MAX, group=group)
+        value = highest(costs.amax(dim=-1), group)
         winners = costs == value.unsqueeze(-1)
         count = winners.sum(dim=-1)
         dist.all_reduce(count, group=group)

@@ -67,7 +67,7 @@ def hausdorff(
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
-        shards = sharded.read_shards(group, presence, *given)
+        shards = sharded.read_shards(group, presence, presence_weight, *given)
         return sharded.hausdorff(shards, directed, impl, reduction)
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from setwise.arguments import Sets, check_number, check_presence
-from setwise.kernels.counting import log_count_probability
+from setwise.kernels.counting import Elsewhere, log_count_probability
 from setwise.kernels.reference import SOFTPLUS_IS_IDENTITY
 
 
@@ -55,8 +55,11 @@ class Presence(NamedTuple):
     def size(self, sets: Sets) -> Tensor:
         """The cost of the number of targets: [B]; never negative."""
         targets, outputs = sets.masks()
-        size = targets.sum(dim=-1)
-        return -self.weight * log_count_probability(self.logits, outputs, size)
+        return self.of_size(targets.sum(dim=-1), outputs)
+
+    def of_size(self, size: Tensor, outputs: Tensor, elsewhere: Elsewhere | None = None) -> Tensor:
+        """The cost of ``size`` [B] outputs among the valid ones [B, N], and those elsewhere."""
+        return -self.weight * log_count_probability(self.logits, outputs, size, elsewhere)
 
 
 def read_presence(

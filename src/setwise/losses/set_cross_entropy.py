@@ -98,8 +98,7 @@ def set_cross_entropy(
             ``torch.distributed.group.WORLD``. Every process calls with its own outputs and targets
             of the same sets, as many as it has, and gets the loss of the whole sets; gradients are
             those of its own elements, with nothing to be scaled. Inputs and targets that are
-            DTensors, ``Shard(-2)`` over a mesh of one dimension, need no group. Not with
-            ``presence``.
+            DTensors, ``Shard(-2)`` over a mesh of one dimension, need no group.
 
     A set without targets costs 0; one with targets and no output at all costs infinity, for
     nothing can produce them. With ``presence`` a set without targets costs ``-log p(0)``, and one
@@ -125,7 +124,7 @@ def set_cross_entropy(
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
-        shards = sharded.read_shards(group, presence, *given)
+        shards = sharded.read_shards(group, presence, presence_weight, *given)
         return sharded.set_cross_entropy(shards, temperature, impl, reduction, skip_negligible)
     sets = check_call(*given, widen=False)
     exists = read_presence(presence, presence_weight, input, sets)

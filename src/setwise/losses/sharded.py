@@ -23,31 +23,41 @@ from setwise.arguments import Sets, check_call, reduce_sets
 from setwise.features import Features
 from setwise.kernels import dispatch, replicated, ring
 from setwise.kernels.autocast import no_autocast
+from setwise.kernels.counting import Elsewhere
 from setwise.kernels.dispatch import Impl
 from setwise.kernels.gather import gather_elements
 from setwise.kernels.ring import Ring
 from setwise.losses.costs import cooled, target_weights, weighted, zero_unless
+from setwise.losses.presence import Presence, read_presence
 
 # In the order in which processes tell each other what they have.
 _TYPES = (torch.float32, torch.float64)
+# How many numbers a process tells the others; all are 0 if its call was refused.
+_TOLD = 11
 
 
 class Shards:
     """The checked call of one process, and what the others have."""
 
-    def __init__(self, sets: Sets, group: ProcessGroup) -> None:
+    def __init__(self, sets: Sets, presence: Presence | None, group: ProcessGroup) -> None:
         B, N, F = sets.logits.shape
         M = sets.target.shape[1]
         kind, graded = _TYPES.index(sets.compute_dtype()), torch.is_grad_enabled()
-        wanting = sets.logits.requires_grad, sets.target.requires_grad
-        every = _met(group, [1, N, M, B, F, kind, graded, *wanting], sets.logits.device)
-        self.sets, self.group = sets.widened(), group
+        wanting = [
+            tensor is not None and tensor.requires_grad
+            for tensor in (sets.logits, sets.target, None if presence is None else presence.logits)
+        ]
+        told = [1, N, M, B, F, kind, graded, presence is not None, *wanting]
+        every = _met(group, told, sets.logits.device)
+        self.sets, self.presence, self.group = sets.widened(), presence, group
         if graded:
-            logits, target = (
-                _taking_part(tensor, any(told[place] for told in every))
-                for tensor, place in ((self.sets.logits, 7), (self.sets.target, 8))
-            )
+            wanted = [any(told[place] for told in every) for place in (8, 9, 10)]
+            logits = _taking_part(self.sets.logits, wanted[0])
+            target = _taking_part(self.sets.target, wanted[1])
             self.sets = self.sets._replace(logits=logits, target=target)
+            if presence is not None:
+                exists = _taking_part(presence.logits, wanted[2])
+                self.presence = presence._replace(logits=exists)
         self.outputs = Ring(group, [told[1] for told in every])
         self.targets = Ring(group, [told[2] for told in every])
 
@@ -61,16 +71,27 @@ class Shards:
     def finish(self, per_set: Tensor, reduction: str, *, both_ways: bool = False) -> Tensor:
         """Losses [B], infinite where elements have nothing to be compared with, and reduced."""
         targets, outputs = self.counts()
-        impossible = (targets > 0) & (outputs == 0)
-        if both_ways:
-            impossible = impossible | (outputs > 0) & (targets == 0)
+        if self.presence is not None:
+            elsewhere = Elsewhere(
+                sum(self.outputs.sizes),
+                lambda tensor: replicated.total(tensor, self.group),
+                lambda tensor: replicated.highest(tensor, self.group),
+            )
+            here = self.sets.masks()[1]
+            per_set = per_set + self.presence.of_size(targets, here, elsewhere)
+            impossible = targets > outputs
+        else:
+            impossible = (targets > 0) & (outputs == 0)
+            if both_ways:
+                impossible = impossible | (outputs > 0) & (targets == 0)
         per_set = per_set.masked_fill(impossible, math.inf)
         return reduce_sets(per_set, self.sets.lead, reduction)
 
 
 def read_shards(
     group: object,
-    presence: object,
+    presence: Tensor | None,
+    presence_weight: float,
     input: Tensor,
     target: Tensor,
     features: Features | None,
@@ -81,7 +102,7 @@ def read_shards(
 ) -> Shards:
     """Check a call; where one process finds a mistake, the others learn of it and do not wait."""
     tensors: dict[str, Any] = {"input": input, "target": target, "weight": weight}
-    tensors |= {"input_valid": input_valid, "target_valid": target_valid}
+    tensors |= {"input_valid": input_valid, "target_valid": target_valid, "presence": presence}
     if group is None:
         group = _group_of(input)
         tensors = {name: _local(name, t, input) for name, t in tensors.items()}
@@ -91,18 +112,18 @@ def read_shards(
             f"torch.distributed.group.WORLD is that of all processes"
         )
     try:
-        if presence is not None:
-            raise ValueError("presence: not for sets that are spread over a group")
+        presence = tensors.pop("presence")
         sets = check_call(**tensors, features=features, reduction=reduction)
+        exists = read_presence(presence, presence_weight, tensors["input"], sets)
         if dist.get_backend(group) == "nccl" and not sets.logits.is_cuda:
             raise ValueError(
                 f"input: on {sets.logits.device}, but the group is one of NCCL, which carries what "
                 f"is on GPUs; use input.cuda(), or a group of Gloo"
             )
     except Exception:
-        ring.meet(group, [0] * 9, getattr(input, "device", torch.device("cpu")))
+        ring.meet(group, [0] * _TOLD, getattr(input, "device", torch.device("cpu")))
         raise
-    return Shards(sets, group)
+    return Shards(sets, exists, group)
 
 
 def _group_of(input: Any) -> ProcessGroup:
@@ -145,7 +166,10 @@ def set_cross_entropy(
             sets.logits, sets.target
         )
         keys, sharpness = cooled(keys, sharpness, temperature)
-        bias = _barred(-log_partition / temperature, sets.output_valid)
+        bias = -log_partition
+        if shards.presence is not None:
+            bias = bias - shards.presence.choice()
+        bias = _barred(bias / temperature, sets.output_valid)
         lse = ring.logsumexp(shards.outputs, queries, keys, bias, impl, skip_negligible, sharpness)
     # Before anything is multiplied: what is infinite has a gradient that is no number.
     scores = lse.masked_fill(lse == -math.inf, 0.0) * temperature
@@ -163,8 +187,12 @@ def set_average(shards: Shards, directed: bool, impl: Impl, reduction: str) -> T
     mass = replicated.total(weights.sum(dim=-1), group)
     per_set = replicated.total(costs, group) / mass.masked_fill(mass == 0, 1.0)
     if not directed:
-        back = replicated.total(_nearest_target_costs(shards, impl).sum(dim=-1), group)
-        per_set = per_set + back / shards.counts()[1].clamp(min=1)
+        counted = sets.masks()[1].to(costs)
+        if shards.presence is not None:
+            counted = counted * shards.presence.probabilities()
+        back = (counted * _nearest_target_costs(shards, impl)).sum(dim=-1)
+        back, count = replicated.total(torch.stack([back, counted.sum(dim=-1)]), group)
+        per_set = per_set + back / count.masked_fill(count == 0, 1.0)
     return shards.finish(per_set, reduction, both_ways=not directed)
 
 
@@ -172,25 +200,35 @@ def hausdorff(shards: Shards, directed: bool, impl: Impl, reduction: str) -> Ten
     costs = weighted(shards.sets, _nearest_output_costs(shards, impl))
     per_set = replicated.largest(costs, shards.group)
     if not directed:
-        back = replicated.largest(_nearest_target_costs(shards, impl), shards.group)
-        per_set = per_set.maximum(back)
+        back = _nearest_target_costs(shards, impl)
+        if shards.presence is not None:
+            back = back * shards.presence.probabilities()
+        per_set = per_set.maximum(replicated.largest(back, shards.group))
     return shards.finish(per_set, reduction, both_ways=not directed)
 
 
 def _nearest_output_costs(shards: Shards, impl: Impl) -> Tensor:
-    """``min_j H_ij`` of this process's targets over the outputs of all: [B, M]."""
-    sets = shards.sets
+    """``min_j H_ij`` of this process's targets over the outputs of all: [B, M].
+
+    With presence, what it costs to choose an output goes around with it.
+    """
+    sets, presence = shards.sets, shards.presence
     impl = _engine(sets, impl)
+    F = sets.features.width
+    outputs = sets.logits
+    if presence is not None:
+        outputs = torch.cat([outputs, presence.choice().unsqueeze(-1)], dim=-1)
 
     def search(outputs: Tensor, valid: Tensor) -> Tensor:
-        factors = sets.features.factors(outputs, sets.target)
-        bias = _barred(-factors.log_partition, valid)
+        factors = sets.features.factors(outputs[..., :F].contiguous(), sets.target)
+        choice = outputs[..., F:].sum(dim=-1)
+        bias = _barred(-factors.log_partition - choice, valid)
         return dispatch.argmax(factors.queries, factors.keys, bias, impl, factors.sharpness)
 
     def cost(outputs: Tensor) -> Tensor:
-        return sets.features.cost(outputs, sets.target)
+        return sets.features.cost(outputs[..., :F], sets.target) + outputs[..., F:].sum(dim=-1)
 
-    costs = _costs_of_nearest(shards.outputs, sets.logits, sets.output_valid, search, cost)
+    costs = _costs_of_nearest(shards.outputs, outputs, sets.output_valid, search, cost)
     return zero_unless(sets.target_valid, costs)
 
 
@@ -279,4 +317,7 @@ def _met(group: ProcessGroup, told: list[int], device: torch.device) -> list[lis
         if len({numbers[place] for numbers in every}) > 1:
             given = [_TYPES[n[place]] if what == "type" else n[place] for n in every]
             raise ValueError(f"group: all ranks need the same {what}, but they have {given}")
+    if len({numbers[7] for numbers in every}) > 1:
+        ranks = [rank for rank, numbers in enumerate(every) if not numbers[7]]
+        raise ValueError(f"presence: all ranks need to give it, or none, but {ranks} did not")
     return every

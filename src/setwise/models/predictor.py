@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from setwise.features import Features
 from setwise.models.deep_sets import check_size
@@ -19,6 +20,10 @@ class Prediction(NamedTuple):
 
     elements: Tensor  # [B, N, F]
     presence: Tensor  # [B, N]
+
+
+# Without, `torch.export.save` refuses a predictor; the name is what is written to the file.
+_pytree._register_namedtuple(Prediction, serialized_type_name="setwise.models.Prediction")
 
 
 class SetPredictor(nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from setwise.features import Features
 from setwise.models.autoencoder import SetAutoencoder
+from setwise.models.decoder import SetDecoder
 from setwise.models.deep_sets import check_floats, check_size
 
 # Most of them, from one start; it usually comes to rest before.
@@ -101,7 +102,7 @@ def start_at_prototypes(
     check_sets(sets, features)
     if prototypes is None:
         prototypes = find_prototypes(sets, features)
-    first, last = next(iter(model.encoder.embed), None), model.decoder.output
+    first = next(iter(model.encoder.embed), None)
     if not isinstance(first, nn.Linear):
         raise ValueError("model: its encoder has no layer that reads elements one by one")
     expected = (model.decoder.size, features.width)
@@ -111,12 +112,18 @@ def start_at_prototypes(
             f"reads {first.in_features} features, got {list(prototypes.shape)}"
         )
     elements = sets.flatten(0, 1).to(first.weight)
-    bias = as_logits(prototypes.to(last.weight), features).flatten()
     deviation = elements.std(0, correction=0)
     first.weight.div_(deviation.where(deviation > _CONSTANT, 1.0))
     first.bias.copy_(-(first.weight @ elements.mean(0)))
+    start_outputs_at(model.decoder, prototypes, features)
+
+
+@torch.no_grad()
+def start_outputs_at(decoder: SetDecoder, prototypes: Tensor, features: Features) -> None:
+    """Let each output of a new decoder begin at one of the prototypes [N, F], whatever it reads."""
+    last = decoder.output
     last.weight.mul_(_QUIET)
-    last.bias.copy_(bias)
+    last.bias.copy_(as_logits(prototypes.to(last.weight), features).flatten())
 
 
 def check_sets(sets: Tensor, features: Features, name: str = "sets") -> None:

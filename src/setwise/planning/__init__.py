@@ -3,7 +3,7 @@
 The `planning` extra brings Fast Downward; everything but the search works without it.
 """
 
-from setwise.planning.actions import ActionModel, ActionPlan, Recording
+from setwise.planning.actions import ActionModel, ActionPlan, BitActionModel, Recording
 from setwise.planning.downward import Outcome, Search, find_executable, search
 from setwise.planning.exact import shortest_length
 from setwise.planning.failures import Failure, failure_of
@@ -29,6 +29,7 @@ from setwise.planning.validate import Fault, FaultKind, Report, validate
 __all__ = [
     "ActionModel",
     "ActionPlan",
+    "BitActionModel",
     "Coder",
     "Encoding",
     "Failure",

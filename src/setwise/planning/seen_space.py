@@ -23,7 +23,7 @@ from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.data.blocksworld_pictures import paste
 from setwise.features import Bernoulli, Categorical, Features
 from setwise.planning.actions.pictured import PicturedSteps
-from setwise.planning.actions.seen import SeenSymbols, Sights, fit_symbols
+from setwise.planning.actions.seen import SeenSymbols, Sights
 from setwise.worlds import PicturedBlocksworld
 
 _TRANSITIONS = 400  # that symbols are learned from, of those of the archive
@@ -119,7 +119,7 @@ def open_seen(path: Path, world: Blocksworld, seed: int) -> SeenSpace:
     if kept.is_file():
         symbols = SeenSymbols.load(kept)
     else:
-        symbols = fit_symbols(steps.before, steps.after)
+        symbols = SeenSymbols.fit(steps.before, steps.after)
         symbols.save(kept)
     coder = SeenCoder(symbols.looks.count, len(symbols.places.middles), world.blocks)
     features = Features(

@@ -14,11 +14,11 @@ from lit_blocks import STATES, WORLD, lit_archive
 from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.experiments import checkpoint
 from setwise.planning import ActionModel, Outcome
-from setwise.planning.actions import UnknownSymbolError
+from setwise.planning.actions import UnknownSymbolError, fit_symbols
 from setwise.planning.actions.looks import Looks
 from setwise.planning.actions.pictured import PicturedSteps
 from setwise.planning.actions.places import Places
-from setwise.planning.actions.seen import FREE, SeenSymbols, Sights, agreement, fit_symbols
+from setwise.planning.actions.seen import FREE, SeenSymbols, Sights, agreement
 
 KINDS = 2 * torch.arange(WORLD.blocks) + STATES[..., 2]
 

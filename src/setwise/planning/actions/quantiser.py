@@ -37,13 +37,16 @@ class Quantiser:
     codebook: Tensor  # [K, D]
 
     @classmethod
-    def fit(cls, points: Tensor, pairs: Tensor) -> Quantiser:
-        """Learn from points [E, A], of which pairs [n, 2] are of the same."""
+    def fit(cls, points: Tensor, pairs: Tensor, *, patience: int = 1) -> Quantiser:
+        """Learn from points [E, A], of which pairs [n, 2] are of the same.
+
+        More codes are tried until so many numbers of them in a row, ``patience``, are hopeless.
+        """
         centre = points.mean(0)
         points = points - centre
         if len(pairs) < FEWEST_PAIRS:  # nothing tells more than that they are points
             return cls(centre, points.new_zeros(points.shape[1], 1), points.new_zeros(1, 1))
-        count = _stable_count(points, pairs)
+        count = _stable_count(points, pairs, patience)
         directions = _directions(points, pairs)
         return cls(centre, directions, _codebook(points @ directions, count))
 
@@ -54,7 +57,13 @@ class Quantiser:
 
     def encode(self, points: Tensor) -> Tensor:
         """The codes [E] of points [E, A]."""
-        return _nearest((points - self.centre) @ self.directions, self.codebook)
+        return self.nearest(points)[0]
+
+    def nearest(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """The codes [E] of points [E, A], and how far they are from their centres."""
+        seen = (points - self.centre) @ self.directions
+        distance, code = torch.cdist(seen, self.codebook).min(-1)
+        return code, distance
 
 
 def share_of_pairs(codes: Tensor, pairs: Tensor) -> float:
@@ -62,16 +71,17 @@ def share_of_pairs(codes: Tensor, pairs: Tensor) -> float:
     return float((codes[pairs[:, 0]] == codes[pairs[:, 1]]).double().mean())
 
 
-def _stable_count(points: Tensor, pairs: Tensor) -> int:
+def _stable_count(points: Tensor, pairs: Tensor, patience: int) -> int:
     """How many codes stay stable: half of the pairs is learned from, the other half is asked."""
     learned, asked = pairs.chunk(2)
-    seen, found = points @ _directions(points, learned), 1
+    seen, found, hopeless = points @ _directions(points, learned), 1, 0
     for count in range(2, min(_MOST_CODES, len(seen)) + 1):
         codes = _nearest(seen, _codebook(seen, count))
         stable, least = share_of_pairs(codes, asked), int(codes.bincount(minlength=count).min())
         if stable >= _STABLE and least >= _ODD * len(codes) / count:
             found = count
-        elif stable < _HOPELESS:
+        hopeless = hopeless + 1 if stable < _HOPELESS else 0
+        if hopeless == patience:
             break
     return found
 

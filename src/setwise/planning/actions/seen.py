@@ -68,6 +68,44 @@ class SeenSymbols:
     places: Places
     boxes: dict[Element, list[float]]  # typical of each look at each place
 
+    @classmethod
+    def fit(cls, before: Sights, after: Sights) -> SeenSymbols:
+        """Learn symbols from steps between sets seen, ``before`` and ``after`` of each.
+
+        Where a step takes one thing from its place to another, all things are taken to look the
+        same as before, each at its place and that one at its new. Where it leaves all places as
+        they are, some may look different. By such pairs of pictures `Looks` learns what light,
+        camera and place do.
+        """
+        if len(before) != len(after):
+            raise ValueError(f"{len(before)} sets before, but {len(after)} after")
+        places = Places.fit(torch.cat([before.boxes.flatten(0, 1), after.boxes.flatten(0, 1)]))
+        moved: list[tuple[int, int]] = []
+        stayed: list[tuple[int, int]] = []
+        starts = before.boxes.shape[1], after.boxes.shape[1]
+        for step, sides in enumerate(zip(before.boxes, after.boxes, strict=True)):
+            one, other = map(places.encode, sides)
+            left, came = set(one).difference(other), set(other).difference(one)
+            if len(left) != len(came) or len(left) > 1:
+                continue  # more than one thing was moved: nobody knows which is which
+            for number, place in enumerate(one):
+                [again] = came if place in left else {place}
+                pair = starts[0] * step + number, starts[1] * step + other.index(again)
+                (moved if left else stayed).append(pair)
+        if len(moved) < FEWEST_PAIRS:
+            raise ValueError(
+                f"of {len(before)} steps too few take one thing from its place to another: nothing "
+                f"tells what light and place do to a picture"
+            )
+        pictures = [side.patches.flatten(0, 1) for side in (before, after)]
+        shift = torch.tensor([0, len(pictures[0])])
+        same_thing, same_look = (
+            torch.tensor(sorted(pairs)) + shift for pairs in (moved + stayed, moved)
+        )
+        looks = Looks.fit(torch.cat(pictures), same_thing, same_look)
+        found = cls(looks, places, {})
+        return replace(found, boxes=_typical_boxes(found, (before, after)))
+
     def encode(self, sights: Sights) -> list[list[Element]]:
         """The elements of each set: (look, place) of each thing, and of each free place."""
         codes = self.looks.encode(sights.patches).tolist()
@@ -123,43 +161,6 @@ class SeenSymbols:
             boxes: dict[Element, list[float]]
             boxes = {(look, place): box for look, place, box in said["boxes"]}
             return cls(looks, Places(tuple(said["middles"]), said["reach"]), boxes)
-
-
-def fit_symbols(before: Sights, after: Sights) -> SeenSymbols:
-    """Learn symbols from steps between sets seen, ``before`` and ``after`` of each.
-
-    Where a step takes one thing from its place to another, all things are taken to look the same as
-    before, each at its place and that one at its new. Where it leaves all places as they are, some
-    may look different. By such pairs of pictures `Looks` learns what light, camera and place do.
-    """
-    if len(before) != len(after):
-        raise ValueError(f"{len(before)} sets before, but {len(after)} after")
-    places = Places.fit(torch.cat([before.boxes.flatten(0, 1), after.boxes.flatten(0, 1)]))
-    moved: list[tuple[int, int]] = []
-    stayed: list[tuple[int, int]] = []
-    starts = before.boxes.shape[1], after.boxes.shape[1]
-    for step, sides in enumerate(zip(before.boxes, after.boxes, strict=True)):
-        one, other = map(places.encode, sides)
-        left, came = set(one).difference(other), set(other).difference(one)
-        if len(left) != len(came) or len(left) > 1:
-            continue  # more than one thing was moved: nobody knows which is which
-        for number, place in enumerate(one):
-            [again] = came if place in left else {place}
-            pair = starts[0] * step + number, starts[1] * step + other.index(again)
-            (moved if left else stayed).append(pair)
-    if len(moved) < FEWEST_PAIRS:
-        raise ValueError(
-            f"of {len(before)} steps too few take one thing from its place to another: nothing "
-            f"tells what light and place do to a picture"
-        )
-    pictures = [side.patches.flatten(0, 1) for side in (before, after)]
-    shift = torch.tensor([0, len(pictures[0])])
-    same_thing, same_look = (
-        torch.tensor(sorted(pairs)) + shift for pairs in (moved + stayed, moved)
-    )
-    looks = Looks.fit(torch.cat(pictures), same_thing, same_look)
-    found = SeenSymbols(looks, places, {})
-    return replace(found, boxes=_typical_boxes(found, (before, after)))
 
 
 def _typical_boxes(symbols: SeenSymbols, seen: Iterable[Sights]) -> dict[Element, list[float]]:
