@@ -193,7 +193,7 @@ def measure(options: argparse.Namespace) -> None:
     """Read or plan, and write the record."""
     reader = open_reader(options.reader)
     with scratch_folder() as scratch:
-        told = {
+        told: dict[str, Any] = {
             "reader": reader.config.as_dict(),
             "environment": describe(torch.device("cpu")),
         }
