@@ -1,7 +1,4 @@
-"""Draws docs/figures/scenes.png: the first of ``setwise data scenes``, as Mitsuba draws them.
-
-python docs/figures/scenes.py
-"""
+"""Draw the scenes of docs/pictures.md: the first of ``setwise data scenes``, by Mitsuba."""
 
 from __future__ import annotations
 
