@@ -32,7 +32,9 @@ def block_config(scenario: str, loss: str, seed: int) -> Config:
         shuffle_target=True,
         data=BlockPicturesData(blocks=4, states=2500, train=2200),
         network=BLOCK_NETWORKS[scenario],
-        schedule=Schedule(epochs=300, batch=50, learning_rate=1.5e-3, cooldown=0.8, evaluations=10),
+        schedule=Schedule(
+            epochs=300, batch=50, learning_rate=1.5e-3, cooldown=0.8, blur=8.0, evaluations=10
+        ),
     )
 
 

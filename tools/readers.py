@@ -102,7 +102,7 @@ def _unknown(
 
     Problems that lead to a state that all have in common, as in the puzzle, begin at a new one.
     """
-    drawn = count if world.start() is not None else _DRAWN * count
+    drawn = (2 if world.start() is not None else _DRAWN) * count
     fitting = []
     for problem in problems_for(world, steps, drawn, seed=0):
         ends = [world.configuration_of(objects) for objects in (problem.init, problem.goal)]
@@ -193,7 +193,7 @@ def measure(options: argparse.Namespace) -> None:
     """Read or plan, and write the record."""
     reader = open_reader(options.reader)
     with scratch_folder() as scratch:
-        told = {
+        told: dict[str, Any] = {
             "reader": reader.config.as_dict(),
             "environment": describe(torch.device("cpu")),
         }
@@ -204,6 +204,8 @@ def measure(options: argparse.Namespace) -> None:
         else:
             space = open_space(options.network, options.data)
             world = space.world
+            if world.name != reader.data.world_name:
+                raise SystemExit(f"{reader.path} reads {reader.data.world_name}, not {world.name}")
             place = place_of(reader, world, options.data, scratch)
             with LatentPlanner(space.model, world) as planner:
                 found = plan(reader, planner, place.pictures, place.known)

@@ -55,8 +55,9 @@ def one_line(error: BaseException) -> str:
     return said if len(said) <= 1000 else f"{said[:1000]}..."
 
 
-def read_json(path: Path, most: int = _MOST_JSON) -> dict[str, Any]:
-    """The object in a JSON file of at most so many bytes."""
+def read_json(path: Path, most: int | None = None) -> dict[str, Any]:
+    """The object in a JSON file, of at most so many bytes if it may be larger than others."""
+    most = _MOST_JSON if most is None else most
     require_regular(path)
     if path.stat().st_size > most:
         raise ValueError(f"{path}: expected at most {most} bytes of JSON")

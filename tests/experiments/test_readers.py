@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from PIL import Image
 from setwise import cli
 from setwise.cli import starters
 from setwise.data.blocksworld import Blocksworld
+from setwise.data.scenes import LOOK
 from setwise.experiments.config import Config, Schedule
 from setwise.experiments.networks import Predictor
 from setwise.experiments.readers import Reader, choose_reader, open_reader
@@ -33,7 +35,7 @@ BLOCKS = BlockPicturesData(
 )
 
 
-def config(data: DataConfig, **schedule: int) -> Config:
+def config(data: DataConfig, **schedule: Any) -> Config:
     return Config(
         experiment="reader",
         scenario="tiny",
@@ -240,3 +242,23 @@ def test_the_nearest_code_is_taken_where_asked() -> None:
         result = planner.solve(*ends, nearest=True)
     assert result.bits_off == (1, 1)
     assert result.valid
+
+
+def test_a_blurred_start_is_a_wider_scale() -> None:
+    """Gradients are those of features with that scale; the network begins the same."""
+    task = BLOCKS.blank()
+    wide = replace(task, features=Features(*LOOK, Gaussian(4, scale=4 * BLOCKS.scale)))
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(4, *task.inputs.shape[1:], generator=generator)
+    targets = wide.features.random_targets((4, 2), generator)
+    targets = torch.cat([targets, torch.ones(4, 2, 1)], dim=-1)
+    found = []
+    for own, blur in ((task, 4.0), (wide, 1.0)):
+        given = replace(own, inputs=inputs, targets=targets)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BlockPicturesData, "load", lambda *_, given=given: given)
+            training = Training([config(BLOCKS, epochs=4, blur=blur)], "cpu")
+        training._run_epoch(0)
+        found.append(training.ensemble.member(0))
+    for name, weight in found[0].items():
+        assert torch.allclose(weight, found[1][name], atol=1e-6), name

@@ -40,7 +40,7 @@ class BlockPicturesData(DrawnBlocks, ReadingData):
     kind: ClassVar[str] = "block-pictures"
     blocks: int = 4
     # Of edges; see `setwise.data.scenes.SCENE`.
-    scale: float = 0.2
+    scale: float = 0.05
 
     @property
     def reads(self) -> str:
