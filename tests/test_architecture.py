@@ -26,11 +26,12 @@ BELOW: dict[str, set[str]] = {
     "models": {"features", "arguments", "values"},
     "worlds": {"data", "features", "outside", "registry"},
     "environment": {"the public names"},
+    "executors": {"the public names", "outside", "registry"},
     "experiments": {
         *("the public names", "environment", "features", "files", "losses", "metrics", "models"),
-        *("data", "outside", "registry", "render", "worlds"),
+        *("data", "executors", "outside", "registry", "render", "worlds"),
     },
-    "render": {"data", "files", "outside"},
+    "render": {"data", "executors", "files", "outside"},
     "planning": {
         *("data", "environment", "experiments", "features", "files", "losses", "metrics"),
         *("models", "outside", "worlds"),
@@ -39,8 +40,8 @@ BELOW: dict[str, set[str]] = {
     "report": {"experiments", "files", "outside"},
     "demo": {"environment", "experiments", "files", "losses", "planning", "report", "worlds"},
     "cli": {
-        *("the public names", "bench", "data", "demo", "environment", "experiments", "files"),
-        *("losses", "outside", "planning", "render", "report", "worlds"),
+        *("the public names", "bench", "data", "demo", "environment", "executors", "experiments"),
+        *("files", "losses", "outside", "planning", "render", "report", "worlds"),
     },
 }
 CORE_PACKAGES = {"torch", "numpy", "scipy", "setwise"} | sys.stdlib_module_names
@@ -68,6 +69,7 @@ OPTIONAL = {
     Path("demo/page.py"): {"PIL"},
     Path("data/parquet.py"): {"pyarrow"},
     Path("data/shards.py"): {"pyarrow"},
+    Path("executors/ray_cluster.py"): {"ray"},
     Path("experiments/checkpoint.py"): {"safetensors"},
     Path("bench/show.py"): {"rich", "matplotlib"},
     Path("metrics/classes.py"): {"torchmetrics"},
@@ -80,6 +82,7 @@ OPTIONAL = {
     Path("render/files.py"): {"PIL"},
     Path("render/mitsuba.py"): {"drjit", "mitsuba"},
     Path("render/patches.py"): {"PIL"},
+    Path("render/scenes.py"): {"PIL"},
     Path("report/figures.py"): {"matplotlib", "PIL"},
     Path("report/heatmap.py"): {"matplotlib", "rich"},
     Path("report/reconstructions.py"): {"PIL"},

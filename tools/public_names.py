@@ -24,6 +24,7 @@ LIST = ROOT / "tests" / "documents" / "public_names.txt"
 PACKAGES = (
     "setwise",
     "setwise.data",
+    "setwise.executors",
     "setwise.experiments",
     "setwise.features",
     "setwise.losses",

@@ -55,11 +55,12 @@ def one_line(error: BaseException) -> str:
     return said if len(said) <= 1000 else f"{said[:1000]}..."
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
+def read_json(path: Path, most: int | None = None) -> dict[str, Any]:
+    """The object in a JSON file, of at most so many bytes if it may be larger than others."""
+    most = _MOST_JSON if most is None else most
     require_regular(path)
-    if path.stat().st_size > _MOST_JSON:
-        raise ValueError(f"{path}: expected at most {_MOST_JSON} bytes of JSON")
+    if path.stat().st_size > most:
+        raise ValueError(f"{path}: expected at most {most} bytes of JSON")
     with named(path):
         return parse_json(path.read_bytes())
 

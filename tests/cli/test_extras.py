@@ -34,6 +34,8 @@ USES = {
     "experiments": COMMAND.format(words=f"train {OWN} --seeds 0 --losses H --tensorboard logs"),
     "metrics": "import setwise\nsetwise.metrics.SetSuccess()\n",
     "planning": COMMAND.format(words="plan puzzle --steps 1"),
+    # A cluster takes long to start; what it needs is imported.
+    "ray": "import setwise.executors.ray_cluster, setwise.experiments.run, setwise.cli.watch\n",
     "render": COMMAND.format(
         words="data blocksworld --blocks 2 --states 2 --width 48 --height 32 --samples 1 "
         "--workers 1"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from pictures import differing_pixels
 from repository import ROOT
@@ -50,3 +51,13 @@ def test_the_example_says_what_was_recorded(recorded: Any) -> None:
 def test_elements_are_told_as_they_are(figure: Any, recorded: Any) -> None:
     told = recorded["shown"][0]["objects"][0]
     assert figure["_told"](figure["_element"](told)) == told
+
+
+# Slow: a path tracer draws. What is drawn is tested in test_tabletop.py.
+@pytest.mark.slow
+def test_a_scene_is_drawn_as_in_the_figure(tmp_path: Path) -> None:
+    scenes = runpy.run_path(str(FIGURES / "scenes.py"))
+    again, committed = tmp_path / "again.png", tmp_path / "committed.png"
+    Image.fromarray(scenes["picture"](0)).save(again)
+    Image.open(scenes["FIGURE"]).crop((0, 0, 128, 128)).save(committed)
+    assert differing_pixels(again, committed) < 0.01, "run python docs/figures/scenes.py"

@@ -19,7 +19,7 @@ from setwise.experiments.networks import Autoencoder
 from setwise.experiments.recipes import table1
 from setwise.experiments.run import ensemble_identity, train
 from setwise.experiments.saved_networks import load_network
-from setwise.experiments.train import Training, TrainingProgress
+from setwise.experiments.train import TrainingProgress
 from tiny_experiments import (
     PUZZLE,
     SYMBOLS,
@@ -78,9 +78,9 @@ class TestReproduce:
     def test_only_what_is_missing_is_trained(self, tmp_path: Path) -> None:
         seen: list[str] = []
 
-        def watch(training: Training, progress: TrainingProgress) -> None:
-            assert len(progress.losses) == len(progress.score) == len(training.configs)
-            seen.extend(config.identity for config in training.configs)
+        def watch(runs: Sequence[Config], progress: TrainingProgress) -> None:
+            assert len(progress.losses) == len(progress.score) == len(runs)
+            seen.extend(config.identity for config in runs)
 
         def go_on(configs: Sequence[Config]) -> int:
             seen.clear()
@@ -146,13 +146,11 @@ class TestReproduce:
     @pytest.mark.parametrize("config", [puzzle_config, rules_config])
     def test_kept_networks_do_what_was_recorded_of_them(self, tmp_path: Path, config: Any) -> None:
         configs = [config("2", loss, 1, epochs=20, learning_rate=2e-2) for loss in ("H", "SH")]
-        seen: list[Training] = []
         train(
             configs,
             "cpu",
             tmp_path,
             tmp_path,
-            watch=lambda training, progress: seen.append(training),
             keep=lambda results: {r.config.identity for r in results if r.config == configs[0]},
         )
         kept, other = (tmp_path / "tiny" / f"{c.identity}.safetensors" for c in configs)
@@ -161,7 +159,8 @@ class TestReproduce:
         assert found == configs[0]
         assert not network.training
         member = {
-            name.partition(".")[2]: tensor for name, tensor in seen[0].ensemble.member(0).items()
+            name.partition(".")[2]: tensor
+            for name, tensor in trained(configs)[0].ensemble.member(0).items()
         }
         assert distance(network.state_dict(), member) == 0.0
         task = found.data.load()

@@ -29,6 +29,14 @@ def test_all_runs_have_configs_that_records_can_hold(study: Any) -> None:
         assert config_from(json.loads(json.dumps(config.as_dict()))) == config
 
 
+def test_readers_have_configs_that_records_can_hold() -> None:
+    study = run_file("experiment", STUDIES / "readers.py")
+    for experiment in (study.BLOCKS, study.PUZZLE):
+        require_own_name(experiment)
+        for config in experiment.configs():
+            assert config_from(json.loads(json.dumps(config.as_dict()))) == config
+
+
 def test_the_committed_sheet_is_that_of_the_study() -> None:
     """Of those that have been trained."""
     study = run_file("experiment", STUDIES / "likelihood.py")

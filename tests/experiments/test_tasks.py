@@ -16,13 +16,16 @@ from setwise.experiments.run import train, unfinished
 from setwise.experiments.saved_networks import network_path
 from setwise.experiments.tasks import (
     TASKS,
+    BlockPicturesData,
     BlocksData,
     DataConfig,
     FactsData,
     MultisetData,
     NumberingData,
     PuzzleData,
+    PuzzlePicturesData,
     RulesData,
+    ScenesData,
     SpritesData,
     WorldData,
 )
@@ -41,6 +44,9 @@ WORLD_KINDS: dict[DataConfig, str | None] = {
     RulesData(): None,
     FACTS: None,
     SpritesData(): None,
+    ScenesData(): None,
+    BlockPicturesData(): None,
+    PuzzlePicturesData(): None,
     SMALL: "puzzle",
     replace(SMALL, of="chess"): "chess",  # known or not: nothing is loaded
 }

@@ -103,3 +103,18 @@ def test_from_python(tmp_path: Path) -> None:
     )
     assert [record["experiment"] for record in found] == ["bags"]
     assert json.loads((tmp_path / "bags.json").read_text())["metric"] == "exact"
+
+
+# Slow: a process that imports PyTorch. tests/executors has another one in this process.
+@pytest.mark.slow
+def test_an_executor_does_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_file("FILE.py", HERE / "own_executor.py")
+    monkeypatch.syspath_prepend(HERE)  # where its processes find the function that they call
+    options = ["--losses", "H", "--together", "1"]
+    ours = train("own_experiment.py", tmp_path / "pool", *options, "--on", "pool://1")
+    assert "on a pool of 1 processes" in capsys.readouterr().err
+    here = train("own_experiment.py", tmp_path / "here", *options)
+    by_run = {record["run"]: record["metrics"] for record in here}
+    assert {record["run"]: record["metrics"] for record in ours} == by_run

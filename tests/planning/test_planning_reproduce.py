@@ -84,7 +84,7 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
         seeds=None,
         losses=None,
     )
-    found = plans._networks(options, [table5.PAPER["puzzle-7"]], "cpu", (), accept)
+    found = plans._networks(options, [table5.PAPER["puzzle-7"]], (), accept)
     assert [(path.stem, config) for path, config in found] == [
         ("wanted", kept["wanted"]),
         ("too", kept["too"]),
@@ -99,11 +99,11 @@ def test_the_paper_takes_what_was_kept_of_table1(tmp_path: Path, capsys: Capture
     # Records that are there would keep it from being trained.
     lost = {"schema": SCHEMA, "config": table1.paper("4", SH, 5).as_dict()}
     store.append(tmp_path / "results" / "table1.jsonl", [lost])
-    plans._networks(options, [table5.PAPER["puzzle-7"]], "cpu", (), accept)
+    plans._networks(options, [table5.PAPER["puzzle-7"]], (), accept)
     first = capsys.readouterr().err.splitlines()[0]
     assert shlex.split(first)[-2:] == ["--results", str(tmp_path / "records")]
     options.seeds = [3]
-    found = plans._networks(options, [table5.PAPER["puzzle-7"]], "cpu", (), accept)
+    found = plans._networks(options, [table5.PAPER["puzzle-7"]], (), accept)
     assert [path.stem for path, _ in found] == ["wanted"]
 
 

@@ -261,7 +261,11 @@ BAD_CALLS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: opened(height=2.5), TypeError, "^height: expected an int, got float"),
     (lambda: opened(samples=0), ValueError, "^samples: must be at least 1, got 0"),
     (lambda: opened(threads=0), ValueError, "^threads: must be at least 1, got 0"),
-    (lambda: Block("cone", "large", "red", 0.0), ValueError, "^shape: .* cube, cylinder, got"),  # type: ignore[arg-type]
+    (
+        lambda: Block("cone", "large", "red", 0.0),
+        ValueError,
+        "^shape: .* cube, cylinder, sphere, got",
+    ),  # type: ignore[arg-type]
     (lambda: Block("cube", "huge", "red", 0.0), ValueError, "^size: .* large, small, got 'huge'"),
     (lambda: Block("cube", "large", "pink", 0.0), ValueError, "^colour: expected one of gray, "),
     (

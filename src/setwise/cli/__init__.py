@@ -28,7 +28,7 @@ from setwise.cli.options import Parser
 
 # Packages that come with an extra; each command says with which.
 OPTIONAL = (
-    *("PIL", "drjit", "jinja2", "kstar_planner", "markupsafe", "matplotlib", "mitsuba"),
+    *("PIL", "drjit", "jinja2", "kstar_planner", "markupsafe", "matplotlib", "mitsuba", "ray"),
     *("rich", "safetensors", "sklearn", "tensorboard"),
 )
 

@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     from setwise.demo.learn import checkpoint_of
     from setwise.demo.page import write_page
     from setwise.demo.solve import solve
-    from setwise.experiments.train import StoppedError
+    from setwise.executors import StoppedError
     from setwise.files import alone
     from setwise.planning import find_executable
     from setwise.report.page.frame import require_page

@@ -74,6 +74,17 @@ def positive(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
 
 
+def share(text: str) -> float:
+    """A number above zero, at most 1.
+
+    >>> share("0.25")
+    0.25
+    """
+    if 0 < (number := _finite(text)) <= 1:
+        return number
+    raise argparse.ArgumentTypeError(f"expected a share from above 0 to 1, got {text!r}")
+
+
 def not_negative(text: str) -> float:
     """A finite number, zero or above."""
     if (number := _finite(text)) >= 0:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from setwise.data.blocksworld_archive import BlocksworldArchive
+    from setwise.executors import Executor
     from setwise.render.dataset import Progress, Settings
 
 LINES = 40  # of progress, at most, where there is no terminal
@@ -31,13 +32,20 @@ def draw_archive(
     *,
     workers: int | None = None,
     blender: Path | None = None,
+    executor: Executor | None = None,
 ) -> tuple[Path, BlocksworldArchive]:
     """See `setwise.render.archive.draw_archive`."""
     from setwise.render import archive
 
-    with _shown(console) as progress, _told():
+    with shown(console) as progress, told():
         return archive.draw_archive(
-            settings, states, folder, workers=workers, blender=blender, progress=progress
+            settings,
+            states,
+            folder,
+            workers=workers,
+            blender=blender,
+            progress=progress,
+            executor=executor,
         )
 
 
@@ -70,10 +78,10 @@ def _done_with(
 
 
 def _made(data: DataConfig, folder: Path, console: Console) -> DataConfig:
-    with _told():
+    with told():
         if (what := data.preparation(folder)) is not None:
             console.print(what, highlight=False)
-            with _shown(console) as progress:
+            with shown(console) as progress:
                 data.prepare(folder, progress)
         return data.bound(folder)
 
@@ -85,7 +93,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """What is wrong with settings, programs or files is said in a line."""
     try:
         yield
@@ -94,7 +102,7 @@ def _told() -> Iterator[None]:
 
 
 @contextmanager
-def _shown(console: Console) -> Iterator[Progress]:
+def shown(console: Console) -> Iterator[Progress]:
     """What to call after each picture: a bar in a terminal, a line now and then elsewhere."""
     from rich.progress import BarColumn, Progress, TextColumn
 

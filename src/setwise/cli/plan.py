@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import positive, positive_whole, require_file, require_folder, seed
+from setwise.cli.picture_problems import (
+    GivenPictures,
+    given_pictures,
+    problem_of_pictures,
+    require_pair,
+)
 from setwise.cli.plans import StoppedTrainingError
 from setwise.cli.starters import STARTERS
 from setwise.cli.training import stopped
@@ -49,6 +55,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=int, default=7, help="of the random walk of a problem; default: 7")
     add("--seed", type=seed, default=0, help="of that walk; default: 0")
     add("--problem", type=Path, metavar="FILE", help="problems in JSON, instead of a random one")
+    add("--init", type=Path, metavar="PNG", help="a picture of the first state; with --goal")
+    add("--goal", type=Path, metavar="PNG", help="a picture of the last state; with --init")
+    add("--reader", type=Path, metavar="FILE", help="of pictures; default: one kept in --runs")
     add("--network", type=Path, metavar="FILE", help="default: one of those kept in --runs")
     add("--runs", type=Path, default=Path("runs"), help="folder of kept networks; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
@@ -73,6 +82,7 @@ def _run(options: argparse.Namespace) -> int:
     from setwise.planning.recorded import check_place
     from setwise.worlds import WORLDS
 
+    require_pair(options)
     if options.world:
         run_file("--world", options.world)
     require_folder("--output", options.output)
@@ -83,8 +93,9 @@ def _run(options: argparse.Namespace) -> int:
     try:
         WORLDS[options.name]  # an error lists those that there are
         find_executable(options.downward)
+        pictures = given_pictures(options)
         space = _space(options)
-        problems = _problems(options, space)
+        problems = _problems(options, space, pictures)
         space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
             space.as_dict()  # there may be nothing to keep
@@ -124,12 +135,16 @@ def _space(options: argparse.Namespace) -> Space:
     return STARTERS[options.name](options)
 
 
-def _problems(options: argparse.Namespace, space: Space) -> list[Problem]:
+def _problems(
+    options: argparse.Namespace, space: Space, pictures: GivenPictures | None
+) -> list[Problem]:
     from setwise.planning import problems_for, read_problems
 
     world = space.world
     if world.kind != options.name:
         raise CommandError(f"--network: {space.path} is a network of {world.name}")
+    if pictures is not None:
+        return [problem_of_pictures(options, pictures, world)]
     if options.problem:
         require_file("--problem", options.problem)
         return read_problems(options.problem.read_text(), world, str(options.problem))
@@ -146,6 +161,7 @@ def _solve(options: argparse.Namespace, planner: LatentPlanner, problem: Problem
         seconds=options.seconds,
         memory_mb=options.memory_mb,
         executable=options.downward,
+        nearest=bool(options.init),
     )
     world = planner.world
     print(f"\nproblem    {problem.name}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from setwise.cli import training
 from setwise.cli.errors import CommandError
+from setwise.cli.executors import device_on, executor_of
 from setwise.cli.options import device_named
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
@@ -82,7 +83,7 @@ def _run(options: argparse.Namespace, device: str) -> int:
             ]
             check_settings(table, planned)
 
-        networks = _networks(options, scenarios, device, done, require_alike)
+        networks = _networks(options, scenarios, done, require_alike)
         with alone(options.results / f".{table}.lock", f"planning for {table}"):
             for path, config in networks:
                 missing = unsolved(table, config, scenarios, options.results, settings)
@@ -125,7 +126,6 @@ def _scenarios(options: argparse.Namespace) -> list[Scenario]:
 def _networks(
     options: argparse.Namespace,
     scenarios: Sequence[Scenario],
-    device: str,
     done: Collection[Config],
     require_alike: Callable[[Sequence[Config]], None],
 ) -> list[tuple[Path, Config]]:
@@ -136,7 +136,7 @@ def _networks(
     """
     losses = training.chosen_losses(options, table5.LOSSES)
     if options.preset == "quick":
-        return trained(table5.QUICK_NETWORKS, losses, options, device, done, require_alike)
+        return trained(table5.QUICK_NETWORKS, losses, options, done, require_alike)
     found: list[tuple[Path, Config]] = []
     if any(scenario.world == "puzzle" for scenario in scenarios):
         seeds = options.seeds or range(table5.SEEDS)
@@ -155,7 +155,7 @@ def _networks(
         for which, command in told:
             print(f"left out, not kept: {which}; train with {command}", file=sys.stderr)
     if any(scenario.world == "blocksworld" for scenario in scenarios):
-        found += trained(table5.NETWORKS, losses, options, device, done, require_alike)
+        found += trained(table5.NETWORKS, losses, options, done, require_alike)
     return found
 
 
@@ -205,7 +205,6 @@ def trained(
     networks: Experiment,
     losses: Sequence[str],
     options: argparse.Namespace,
-    device: str,
     done: Collection[Config] = (),
     require_alike: Callable[[Sequence[Config]], None] = lambda configs: None,
 ) -> list[tuple[Path, Config]]:
@@ -232,14 +231,16 @@ def trained(
             f"lines to train them again, or name another folder by --runs"
         )
     beside = argparse.Namespace(**(vars(options) | {"results": records}))
-    found = training.train_missing(
-        networks.sheet,
-        missing,
-        beside,
-        device,
-        console,
-        keep=lambda results: {result.config.identity for result in results},
-    )
+    with executor_of(options) as executor:
+        found = training.train_missing(
+            networks.sheet,
+            missing,
+            beside,
+            device_on(executor, options.device),
+            console,
+            executor,
+            keep=training.every_network,
+        )
     if isinstance(found, str):
         raise StoppedTrainingError(f"the training is {found}")
     kept = _kept(options.runs, configs)

@@ -33,9 +33,12 @@ def puzzle(options: argparse.Namespace) -> LearnedSpace:
         f"minute",
         file=sys.stderr,
     )
-    how = {"seeds": [0], "save_every": 300.0, "threads": 1, "commit": None, "keep": None}
+    how = {
+        **{"seeds": [0], "save_every": 300.0, "threads": 1, "commit": None, "keep": None},
+        **{"device": "cpu", "on": "local", "together": None, "gpus": 1.0},
+    }
     as_there = argparse.Namespace(**(vars(options) | how))
-    [(path, _)] = trained(table5.QUICK_NETWORKS, [SH], as_there, "cpu")
+    [(path, _)] = trained(table5.QUICK_NETWORKS, [SH], as_there)
     return open_space(path)
 
 

@@ -7,17 +7,19 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
+from setwise.cli.executors import add_on, device_on, executor_of
 from setwise.cli.interrupt import INTERRUPTED, interruptible
 from setwise.cli.options import (
     SEEDS,
-    device_named,
     not_negative,
     positive_whole,
     require_folder,
+    share,
 )
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from setwise.cli.tensorboard import Logs
+    from setwise.executors import Executor
     from setwise.experiments.experiment import Experiment, Sheet
-    from setwise.experiments.run import Keep
-    from setwise.experiments.train import RunResult, Training, TrainingProgress
+    from setwise.experiments.train import RunResult, TrainingProgress
+    from setwise.experiments.trained import Keep
 
 RESULTS = Path("results")
 QUICK_RECORDS = "records"  # in the folder of runs
@@ -64,6 +67,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="of a training on the CPU, whose results depend on them; default: 1",
+    )
+    add_on(parser)
+    add(
+        "--together",
+        type=positive_whole,
+        metavar="N",
+        help="networks in one training, at most; default: all that can be, or 10 on a cluster",
+    )
+    add(
+        "--gpus",
+        type=share,
+        default=1.0,
+        metavar="SHARE",
+        help="of a GPU for each training on a cluster; default: 1",
     )
     add("--commit", help="recorded with every run; default: asked of git")
     add(
@@ -146,10 +163,22 @@ def train_experiment(
 
     ``check`` may refuse the configs before anything is done.
     """
+    require_folders(options)
+    with executor_of(options) as executor:
+        return _train_on(executor, experiment, options, check)
+
+
+def _train_on(
+    executor: Executor,
+    experiment: Experiment,
+    options: argparse.Namespace,
+    check: Callable[[Sequence[Config]], None],
+) -> int:
     from rich.console import Console
 
-    device = device_named(options.device)
-    require_folders(options)
+    device = device_on(executor, options.device)
+    if options.cost and executor.spreads:
+        raise CommandError("--cost: times a network on this machine; take --on local")
     logs = _logs(options.tensorboard)
     console = Console(stderr=True)
     scenarios = chosen_scenarios(options, experiment.name, experiment.scenarios)
@@ -164,7 +193,7 @@ def train_experiment(
         configs = with_pictures(configs, options.data, console, _trained(sheet, options.results))
     except KeyboardInterrupt:
         return stopped(options, "the pictures so far are kept")
-    groups = train_missing(sheet, configs, options, device, console, logs)
+    groups = train_missing(sheet, configs, options, device, console, executor, logs)
     if isinstance(groups, str):
         return stopped(options, groups)
     if options.cost:
@@ -182,6 +211,7 @@ def train_missing(
     options: argparse.Namespace,
     device: str,
     console: Console,
+    executor: Executor,
     logs: Logs | None = None,
     keep: Keep | None = None,
 ) -> list[list[Config]] | str:
@@ -191,20 +221,21 @@ def train_missing(
     are. A text instead says what is left after the training was stopped.
     """
     from setwise.cli.watch import CellsView, Watcher
-    from setwise.experiments.run import ensembles, train
-    from setwise.experiments.train import StoppedError
+    from setwise.executors import StoppedError
+    from setwise.experiments.run import TOGETHER, ensembles, train
 
     missing = _missing(sheet, configs, options.results)
     sheet.write(options.results)
-    groups = ensembles(missing)
-    _announce(console, sheet, options, len(configs), groups, device)
+    together = options.together or (TOGETHER if executor.spreads else None)
+    groups = ensembles(missing, together)
+    _announce(console, sheet, options, len(configs), groups, device, executor)
     with interruptible() as interrupt:
         watcher = Watcher(console, sheet.name, CellsView(sheet), interrupt, ensembles=len(groups))
 
-        def watch(training: Training, progress: TrainingProgress) -> None:
-            watcher(training.configs, progress)
+        def watch(runs: Sequence[Config], progress: TrainingProgress) -> None:
+            watcher(runs, progress)
             if logs:
-                logs(training.configs, progress)
+                logs(runs, progress)
 
         try:
             with watcher:
@@ -221,6 +252,9 @@ def train_missing(
                     data=options.data,
                     save_every=options.save_every,
                     threads=options.threads,
+                    executor=executor,
+                    together=together,
+                    gpus=options.gpus,
                 )
         except (StoppedError, KeyboardInterrupt) as how:
             saved = isinstance(how, StoppedError)
@@ -306,6 +340,7 @@ def _announce(
     runs: int,
     groups: Sequence[Sequence[Config]],
     device: str,
+    executor: Executor,
 ) -> None:
     """What is there, and what will be trained."""
     import torch
@@ -323,23 +358,28 @@ def _announce(
         often = "" if times == 1 else f", {times} times"
         lines.append(f"  {members} networks at once for {epochs} epochs{often}")
     if groups:
-        lines.append(
-            f"  on {describe(torch.device(device), options.commit, options.threads)['hardware']}"
-        )
+        here = describe(torch.device(device), options.commit, options.threads)["hardware"]
+        lines.append(f"  on {executor if executor.spreads else here}")
     for path in (checkpoint_of(group, options.runs) for group in groups):
         if path.exists():
             lines.append(f"  going on from {path}")
     console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
 
 
-def _keeper(which: str | None, sheet: Sheet, results: Path) -> Keep:
+def _keeper(which: str | None, sheet: Sheet, results: Path) -> Keep | None:
     """Which networks of an ensemble to keep: none, all, or those that are best of all recorded."""
+    if which == "best":
+        return partial(_best, sheet, results.absolute())  # asked where another folder is current
+    return every_network if which == "all" else None
+
+
+def every_network(found: Sequence[RunResult]) -> Collection[str]:
+    """All of an ensemble."""
+    return {result.config.identity for result in found}
+
+
+def _best(sheet: Sheet, results: Path, found: Sequence[RunResult]) -> Collection[str]:
     from setwise.experiments.records import record_of
 
-    def keep(found: Sequence[RunResult]) -> Collection[str]:
-        records = [record_of(result.config, result.metrics, result.history) for result in found]
-        if which == "best":
-            return tables.best_runs(sheet, [*_recorded(sheet, results), *records])
-        return {record["run"] for record in records} if which == "all" else ()
-
-    return keep
+    new = [record_of(result.config, result.metrics, result.history) for result in found]
+    return tables.best_runs(sheet, [*_recorded(sheet, results), *new])

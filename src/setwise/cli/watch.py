@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Protocol
 
@@ -22,6 +22,8 @@ from setwise.experiments.train import TrainingProgress
 from setwise.losses.table import LOSSES
 from setwise.report.records import HELDOUT
 
+MOST_SHOWN = 8  # trainings, each in a line; of more the last ones
+
 
 class View(Protocol):
     """What to show of the runs of an ensemble."""
@@ -33,8 +35,23 @@ class View(Protocol):
         """In a terminal."""
 
 
+@dataclass
+class _Training:
+    """One that has been heard of, in the order in which that was."""
+
+    number: int
+    configs: Sequence[Config]
+    progress: TrainingProgress
+    since: float
+    printed: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.progress.epoch == self.progress.epochs
+
+
 class Watcher:
-    """Shows the progress of ensembles that are trained one after the other.
+    """Shows the progress of ensembles, trained one after the other or beside each other.
 
     Use it as a context, and call it at every evaluation. ``lines`` is about how many are printed
     of an ensemble where there is no terminal; by default one an evaluation.
@@ -52,10 +69,10 @@ class Watcher:
     ) -> None:
         self._console, self._name, self._view = console, name, view
         self._interrupt, self._ensembles, self._lines = interrupt, ensembles, lines
-        # Read by the thread that refreshes the terminal, hence set in one step. The training
-        # itself is not held on to, nor is its memory.
-        self._latest: tuple[Sequence[Config], TrainingProgress] | None = None
-        self._begun = self._printed = 0
+        # Those to show, which the thread that refreshes the terminal reads: replaced in one step.
+        # The trainings themselves are not held on to, nor is their memory.
+        self._shown: tuple[_Training, ...] = ()
+        self._begun = 0
         self._since = time.perf_counter()
         self._live = Live(
             console=console, refresh_per_second=2, get_renderable=self._render, transient=True
@@ -70,21 +87,24 @@ class Watcher:
         self._live.stop()
 
     def __call__(self, configs: Sequence[Config], progress: TrainingProgress) -> None:
-        if self._latest is None or configs is not self._latest[0]:
+        training = next((one for one in self._shown if one.configs is configs), None)
+        if training is None:
             self._begun += 1
-            self._printed = 0
-        self._since = time.perf_counter()
-        self._latest = configs, progress
+            training = _Training(self._begun, configs, progress, time.perf_counter())
+            running = tuple(one for one in self._shown if not one.ended)
+            self._shown = (*running, training)
+        training.progress, training.since = progress, time.perf_counter()
         if self._console.is_terminal:
             return
         due = progress.epoch * (self._lines or progress.epochs) // progress.epochs
-        if due > self._printed:
-            self._printed = due
-            line = f"{self._header(progress, 0.0)} | {self._view.line(configs, progress)}"
+        if due > training.printed:
+            training.printed = due
+            line = f"{self._header(training, 0.0)} | {self._view.line(configs, progress)}"
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
-    def _header(self, progress: TrainingProgress, waited: float) -> str:
-        which = f" ({self._begun} of {self._ensembles})" if self._ensembles > 1 else ""
+    def _header(self, training: _Training, waited: float) -> str:
+        progress = training.progress
+        which = f" ({training.number} of {self._ensembles})" if self._ensembles > 1 else ""
         left = max(0.0, progress.seconds_left - waited)
         return (
             f"{self._name}{which}: epoch {progress.epoch} of {progress.epochs}, "
@@ -92,19 +112,35 @@ class Watcher:
         )
 
     def _render(self) -> RenderableType:
-        waited = time.perf_counter() - self._since
-        if self._latest is None:
-            return self._with_note(Text(f"{self._name}: first epochs, {clock(waited)} gone"))
-        configs, progress = self._latest
+        now, shown = time.perf_counter(), self._shown
+        if not shown:
+            gone = clock(now - self._since)
+            return self._with_note(Text(f"{self._name}: first epochs, {gone} gone"))
         header = Table.grid(padding=(0, 1))
-        bar = ProgressBar(progress.epochs, progress.epoch, width=20)
-        header.add_row(bar, Text(self._header(progress, waited)))
-        return self._with_note(header, self._view.table(configs, progress))
+        for training in shown[-MOST_SHOWN:]:
+            progress = training.progress
+            waited = 0.0 if training.ended else now - training.since
+            bar = ProgressBar(progress.epochs, progress.epoch, width=20)
+            header.add_row(bar, Text(self._header(training, waited)))
+        if len(shown) > MOST_SHOWN:
+            header.add_row("", Text(f"and {len(shown) - MOST_SHOWN} more"))
+        return self._with_note(header, self._view.table(*_joined(shown)))
 
     def _with_note(self, *parts: RenderableType) -> Group:
         if not self._interrupt.pressed:
             return Group(*parts)
         return Group(*parts, Text("stopping after this epoch; Ctrl-C again to stop at once"))
+
+
+def _joined(shown: Sequence[_Training]) -> tuple[Sequence[Config], TrainingProgress]:
+    """The runs of all trainings, and the last numbers of each."""
+    every = [training.progress for training in shown]
+    return [config for training in shown for config in training.configs], replace(
+        every[0],
+        losses=[value for progress in every for value in progress.losses],
+        score=[value for progress in every for value in progress.score],
+        heldout=[value for progress in every for value in progress.heldout],
+    )
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,23 @@ _DIGEST = "sha256"
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write to a file beside it and rename: a reader sees the old file or the new, never a part."""
+    write_packed(path, packed(tensors, facts))
+
+
+def write_packed(path: Path, content: bytes) -> None:
+    """Likewise what `packed` gave, perhaps on another machine."""
+    # Written here: `save_file` has temporary files of its own, which it leaves behind when killed.
+    with atomic_write(path) as unfinished:
+        unfinished.write_bytes(content)
+
+
+def packed(tensors: dict[str, Tensor], facts: dict[str, Any]) -> bytes:
+    """The content of the file."""
     from safetensors.torch import save
 
     saved = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = json.dumps(facts | {_DIGEST: _digest(saved, facts)})
-    content = save(saved, metadata={"facts": header})
-    # Written here: `save_file` has temporary files of its own, which it leaves behind when killed.
-    with atomic_write(path) as unfinished:
-        unfinished.write_bytes(content)
+    return save(saved, metadata={"facts": header})
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -51,6 +51,10 @@ class Schedule:
     # Of losses that have an exclusivity: the first share of training, over which it rises from 0,
     # where outputs may share a target, to 1; see `setwise.rising_exclusivity`. 0 is not at all.
     exclusivity_until: float = 0.0
+    # Of Gaussian features: how many times as wide their scales are at the start, exponentially to 1
+    # over a first share. Wide ones let all else lead, and places follow; see docs/pictures.md.
+    blur: float = 1.0
+    blur_until: float = 0.6
     # The share of elements that get the look of others of their kind each time they are seen, and
     # how many of those they get it from; see `setwise.experiments.recombine`.
     recombined: float = 0.0
@@ -68,9 +72,10 @@ class Schedule:
         _require("learning_rate", self.learning_rate >= 0, self, "not negative")
         for name in ("latent_temperature_start", "latent_temperature_end", "loss_temperature"):
             _require(name, getattr(self, name) > 0, self, "positive")
+        _require("blur", self.blur > 0, self, "positive")
         for name in ("cooldown", "recombined", "exclusivity_until"):
             _require(name, 0 <= getattr(self, name) <= 1, self, "a share from 0 to 1")
-        for name in ("latent_temperature_until", "loss_temperature_until"):
+        for name in ("latent_temperature_until", "loss_temperature_until", "blur_until"):
             _require(name, 0 < getattr(self, name) <= 1, self, "a share of (0, 1]")
 
 
@@ -115,6 +120,13 @@ class Config:
         16
         """
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels to other processes as what a record holds of it.
+
+        There its parts are found by their kinds, those of a user's own as well.
+        """
+        return config_from, (self.as_dict(),)
 
     def shared(self) -> Config:
         """The part that runs trained together have in common."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -11,19 +12,22 @@ from pathlib import Path
 import torch
 
 from setwise import environment
-from setwise.experiments import records, store
+from setwise.executors import Executor, LocalExecutor, Work
+from setwise.experiments import checkpoint, records, store
 from setwise.experiments.config import Config, config_from
 from setwise.experiments.context import THREADS
 from setwise.experiments.experiment import Experiment
-from setwise.experiments.saved_networks import network_path, save_network
+from setwise.experiments.saved_networks import network_path
 from setwise.experiments.settings import check_settings
 from setwise.experiments.tasks.task import DATA
-from setwise.experiments.train import RunResult, Training, TrainingProgress
+from setwise.experiments.train import TrainingProgress
+from setwise.experiments.trained import Keep, Settings, Trained, defining_modules, train_ensemble
 from setwise.files import alone
+from setwise.files import unfinished as marked
 
-Watch = Callable[[Training, TrainingProgress], None]
-# Of the results of an ensemble, the identities of those whose networks are to be kept.
-Keep = Callable[[Sequence[RunResult]], Collection[str]]
+# Called at every evaluation with the runs that are trained together.
+Watch = Callable[[Sequence[Config], TrainingProgress], None]
+TOGETHER = 10  # networks at most that are trained together where trainings are spread
 
 
 def run(
@@ -36,8 +40,9 @@ def run(
     scenarios: Sequence[str] | None = None,
     losses: Sequence[str] | None = None,
     keep: Keep | None = None,
-    watch: Watch = lambda training, progress: None,
+    watch: Watch = lambda configs, progress: None,
     threads: int = THREADS,
+    executor: Executor | None = None,
 ) -> list[records.Record]:
     """Train all runs of an experiment that have no record yet; the result is all of its records.
 
@@ -45,14 +50,21 @@ def run(
     experiment, so that ``setwise tables`` and ``setwise report`` show it. It is an error if there
     are records of another setting. The device is a GPU if there is one. See `train` for the rest.
     """
+    executor = LocalExecutor() if executor is None else executor
     if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if executor.gpus else "cpu"
     require_own_name(experiment)
     configs = experiment.configs(seeds, scenarios, losses)
     left_to_train(experiment.name, configs, results)
     experiment.sheet.write(results)
-    told = (configs, device, results, runs)
-    train(*told, metric=experiment.metric, keep=keep, watch=watch, threads=threads)
+    train(
+        *(configs, device, results, runs),
+        metric=experiment.metric,
+        keep=keep,
+        watch=watch,
+        threads=threads,
+        executor=executor,
+    )
     return records.read(results / f"{experiment.name}.jsonl")
 
 
@@ -64,12 +76,15 @@ def train(
     *,
     metric: str | None = None,
     commit: str | None = None,
-    watch: Watch = lambda training, progress: None,
+    watch: Watch = lambda configs, progress: None,
     keep: Keep | None = None,
     stop: Callable[[], bool] = lambda: False,
     data: Path = DATA,
     save_every: float = 300.0,
     threads: int = THREADS,
+    executor: Executor | None = None,
+    together: int | None = None,
+    gpus: float = 1.0,
 ) -> int:
     """Train every config that has no record yet, and return how many were trained.
 
@@ -78,25 +93,60 @@ def train(
     ``<experiment>/<identity>.safetensors``. Once ``stop`` says so, the training is saved there too
     and `StoppedError` raised; see `Training`, also for ``metric``, ``data``, ``save_every`` and
     ``threads``.
+
+    Trainings are the work of an ``executor``, by default one after the other in this process, each
+    of at most ``together`` networks (see `ensembles`) with a share ``gpus`` of a GPU if they are on
+    one. All that they come to is written here.
     """
     if keep is not None and runs is None:
         raise ValueError(
             "keep: networks are kept in a folder of runs, got runs None; name a folder"
         )
+    executor = LocalExecutor() if executor is None else executor
+    if executor.spreads:  # to where folders are not relative to this one
+        data, runs = data.absolute(), None if runs is None else runs.absolute()
+        together = TOGETHER if together is None else together
     missing = unfinished(configs, results)
-    device = torch.device(device)
     _remove_recorded({config.experiment for config in configs}, results, runs)
-    for group in ensembles(missing):
-        path = None if runs is None else checkpoint_of(group, runs)
-        with alone(_lock_of(group, results), "training the same runs"):
-            if not unfinished(group, results):
-                continue  # another process has trained them since
-            training = Training(
-                group, device, path, save_every, data=data, metric=metric, threads=threads
-            )
-            _train_together(training, results, runs, commit, watch, keep, stop)
-            if path is not None:
-                path.unlink(missing_ok=True)
+    begun: dict[Work, tuple[Sequence[Config], ExitStack]] = {}
+    with ExitStack() as stack:
+        locks = stack.enter_context(ExitStack())  # held until all work has ended
+        mark = None
+        if executor.spreads and runs is not None:
+            mark = stack.enter_context(marked(runs / "shared"))
+        settings = Settings(
+            *(str(device), data, metric, threads, save_every),
+            *(commit or environment.current_commit(), keep, mark),
+        )
+
+        def works() -> Iterator[Work]:
+            on_gpu = torch.device(device).type == "cuda"
+            for group in ensembles(missing, together):
+                lock = locks.enter_context(ExitStack())
+                lock.enter_context(alone(_lock_of(group, results), "training the same runs"))
+                if not unfinished(group, results):
+                    lock.close()  # another process has trained them since
+                    continue
+                work = Work(
+                    f"{group[0].experiment}: training {len(group)} networks",
+                    train_ensemble,
+                    (group, None if runs is None else checkpoint_of(group, runs), settings),
+                    cores=1 if on_gpu else threads,
+                    gpus=gpus if on_gpu else 0.0,
+                    modules=defining_modules(group),
+                )
+                begun[work] = group, lock
+                yield work
+
+        ended = executor.run(
+            works(), told=lambda work, progress: watch(begun[work][0], progress), stop=stop
+        )
+        for work, trained in stack.enter_context(closing(ended)):
+            group, lock = begun.pop(work)
+            _record(trained, results, runs, keep)
+            if runs is not None:
+                checkpoint_of(group, runs).unlink(missing_ok=True)
+            lock.close()
     return len(missing)
 
 
@@ -131,10 +181,25 @@ def unfinished(configs: Sequence[Config], results: Path) -> list[Config]:
     return [config for config in dict.fromkeys(configs) if config not in done]
 
 
-def ensembles(configs: Sequence[Config]) -> list[list[Config]]:
-    """The groups that are trained together, in an order that depends on nothing but the configs."""
-    ordered = sorted(configs, key=lambda config: (config.shared().identity, config.identity))
-    return [list(group) for _, group in groupby(ordered, key=lambda config: config.shared())]
+def ensembles(configs: Sequence[Config], together: int | None = None) -> list[list[Config]]:
+    """The groups that are trained together, in an order that depends on nothing but the configs.
+
+    None is larger than ``together``. Larger ones are cut so that seeds of the same loss stay beside
+    each other, and in the same places as long as whole groups are left.
+    """
+    ordered = sorted(
+        configs, key=lambda c: (c.shared().identity, c.loss, c.scenario, c.seed, c.identity)
+    )
+    whole = [list(group) for _, group in groupby(ordered, key=lambda config: config.shared())]
+    if together is None:
+        return whole
+    if together < 1:
+        raise ValueError(f"together: expected at least 1, got {together}")
+    return [
+        group[first : first + together]
+        for group in whole
+        for first in range(0, len(group), together)
+    ]
 
 
 def checkpoint_of(ensemble: Sequence[Config], runs: Path) -> Path:
@@ -171,29 +236,22 @@ def ensemble_identity(ensemble: Sequence[Config]) -> str:
     return hashlib.sha256(members.encode()).hexdigest()[:16]
 
 
-def _train_together(
-    training: Training,
-    results: Path,
-    runs: Path | None,
-    commit: str | None,
-    watch: Watch,
-    keep: Keep | None,
-    stop: Callable[[], bool],
-) -> None:
-    configs, device = training.configs, training.task.targets.device
-    found = training.run(lambda progress: watch(training, progress), stop)
+def _record(trained: Trained, results: Path, runs: Path | None, keep: Keep | None) -> None:
+    found = trained.results
+    configs = [result.config for result in found]
     shared = {
         "ensemble": ensemble_identity(configs),
         "members": len(configs),
-        "seconds": round(training.seconds, 2),
+        "seconds": round(trained.seconds, 2),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": environment.describe(device, commit, training.threads),
+        "environment": trained.environment,
     }
     # Networks first: after a kill, what has a record is not trained again.
     if keep is not None and runs is not None:
         kept = keep(found)
-        for index, result in enumerate(found):
-            if result.config.identity in kept:
-                save_network(network_path(runs, result.config), training, index)
+        for config in configs:
+            if config.identity in kept and config.identity in trained.networks:
+                network = trained.networks[config.identity]
+                checkpoint.write_packed(network_path(runs, config), network)
     new = [records.record_of(r.config, r.metrics, r.history) | shared for r in found]
     store.append(results / f"{configs[0].experiment}.jsonl", new)

@@ -29,13 +29,18 @@ def network_path(runs: Path, config: Config) -> Path:
 
 def save_network(path: Path, training: Training, index: int) -> None:
     """Write the network of a member with its config, for `load_network`."""
+    checkpoint.write_packed(path, packed_network(training, index))
+
+
+def packed_network(training: Training, index: int) -> bytes:
+    """The content of the file that `save_network` writes."""
     tensors = {name: t.cpu() for name, t in training.ensemble.member(index).items()}
     facts = {
         "schema": SCHEMA,
         "config": training.configs[index].as_dict(),
         "learned": training.task.measure.learned,
     }
-    checkpoint.write(path, tensors, facts)
+    return checkpoint.packed(tensors, facts)
 
 
 def load_network(

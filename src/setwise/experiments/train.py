@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from setwise.executors import StoppedError
 from setwise.experiments import checkpoint
+from setwise.experiments.annealing import Annealing
 from setwise.experiments.config import MEMBERWISE, Config
 from setwise.experiments.context import THREADS, fixed_threads, training_context
 from setwise.experiments.cuda_graph import Repeated
@@ -24,7 +26,6 @@ from setwise.experiments.evaluate import measured
 from setwise.experiments.progress import State, read_state
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.tasks.task import DATA, Task
-from setwise.losses.exclusivity import rising_exclusivity
 from setwise.losses.table import LOSSES
 from setwise.models import annealed_temperature
 
@@ -51,10 +52,6 @@ class TrainingProgress:
     @property
     def seconds_left(self) -> float:
         return self.seconds / max(self.epoch, 1) * (self.epochs - self.epoch)
-
-
-class StoppedError(Exception):
-    """A training was asked to stop. What it had reached is saved, if it has a path."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +136,7 @@ class Training:
         self._latent_temperature = torch.tensor(
             schedule.latent_temperature_start, device=self._device
         )
-        self._loss_temperature = torch.tensor(schedule.loss_temperature, device=self._device)
-        self._exclusivity = torch.zeros((), device=self._device)
+        self._annealing = Annealing(schedule, self.task)
         self._losses = torch.zeros(len(self.configs), device=self._device)
         self._forward = self._member_losses
         recordable = all(LOSSES[name].capturable for name in self._names)
@@ -215,13 +211,7 @@ class Training:
                 schedule.latent_temperature_until,
             )
         )
-        self._loss_temperature.fill_(
-            annealed_temperature(
-                progress, schedule.loss_temperature, 1.0, schedule.loss_temperature_until
-            )
-        )
-        if schedule.exclusivity_until:
-            self._exclusivity.fill_(rising_exclusivity(progress, schedule.exclusivity_until))
+        self._annealing.move(progress)
         left = 1.0 - progress
         cooled = min(1.0, left / schedule.cooldown) if schedule.cooldown else 1.0
         self.ensemble.rate.fill_(schedule.learning_rate * cooled)
@@ -239,12 +229,8 @@ class Training:
 
     def _member_losses(self, inputs: Tensor, targets: Tensor, keys: Tensor) -> Tensor:
         logits = self.ensemble(inputs, self._latent_temperature, keys)
-        # Only what changes is given: the loss of its own has the faster kernels.
-        annealed = {}
-        if self._schedule.loss_temperature != 1:
-            annealed["temperature"] = self._loss_temperature
-        if self._schedule.exclusivity_until:
-            annealed["exclusivity"] = self._exclusivity
+        logits, targets = self._annealing.blurred(logits, targets)
+        annealed = self._annealing.options()
         return member_losses(self._names, logits, targets, self.task.features, annealed)
 
     def _measured_for(self, metric: str | None) -> str:

@@ -52,6 +52,8 @@ class PlanningResult:
     shared: list[int]  # states of the plan whose code is that of several states
     search: Search | None  # None if there was nothing to search from or for
     seconds: dict[str, float]  # of each part of the work
+    # By how many bits the codes of init and goal differ from the known ones that were taken.
+    bits_off: tuple[int, ...] = (0, 0)
 
     @property
     def valid(self) -> bool:
@@ -141,21 +143,27 @@ class LatentPlanner:
         seconds: float = 300.0,
         memory_mb: int = 6000,
         executable: str | Path | None = None,
+        nearest: bool = False,
     ) -> PlanningResult:
-        """From one set of objects [N, F] to another, in any order. See `search` for the options."""
+        """From one set of objects [N, F] to another, in any order. See `search` for the options.
+
+        Both must have codes of known states. With ``nearest``, as for objects that were read from
+        pictures, the nearest known codes are taken; the judge still asks for the objects given.
+        """
         init, goal = init.cpu(), goal.cpu()
         for name, objects in (("init", init), ("goal", goal)):
             legal_state(self.world, name, objects)
         clock = _Clock()
         codes = self.model.encode(torch.stack([init, goal]).to(device_of(self.model))).cpu()
         clock.lap("encode")
-        nodes = []
+        nodes, bits_off = [], []
         for outcome, code in zip((Outcome.UNKNOWN_INIT, Outcome.UNKNOWN_GOAL), codes, strict=True):
             node, distance = self.graph.nearest(code.numpy())
-            if distance > 0:
+            if distance > 0 and not nearest:
                 reason = f"no known state has its code; the nearest one differs in {distance} bits"
                 return _without_plan(outcome, reason, None, clock)
             nodes.append(node)
+            bits_off.append(distance)
         with tempfile.TemporaryDirectory(dir=self._directory) as place:
             task = Path(place) / "task.sas"
             sas.write_task(task, self._variables, self._operators, len(self.graph.edges), *nodes)
@@ -181,7 +189,15 @@ class LatentPlanner:
         clock.lap("validate")
         shared = [at for at, node in enumerate(path) if self._states_per_node[node] > 1]
         return PlanningResult(
-            found.outcome, found.reason, codes, states, report, shared, found, clock.seconds
+            found.outcome,
+            found.reason,
+            codes,
+            states,
+            report,
+            shared,
+            found,
+            clock.seconds,
+            tuple(bits_off),
         )
 
 

@@ -132,6 +132,16 @@ def open_seen(path: Path, world: Blocksworld, seed: int) -> SeenSpace:
         boxes = torch.cat([one.boxes for one in shown]).round().long()
         return paste(patches, boxes, *archive.picture)[0]
 
-    vectors = coder.objects(symbols, steps.sights)
-    made = PicturedBlocksworld.of_archive(path, world, vectors, features, seed=seed, paste=drawn)
+    def seen(patches: Tensor, boxes: Tensor) -> Tensor:
+        return coder.objects(symbols, Sights(patches, boxes))
+
+    made = PicturedBlocksworld.of_archive(
+        path,
+        world,
+        coder.objects(symbols, steps.sights),
+        features,
+        seed=seed,
+        paste=drawn,
+        see=seen,
+    )
     return SeenSpace(kept, symbols, coder, made)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from setwise.data.blocksworld_archive import BlocksworldArchive, archive_name
 
 if TYPE_CHECKING:
+    from setwise.executors import Executor
     from setwise.render.dataset import Settings
 
 
@@ -20,6 +21,7 @@ def draw_archive(
     workers: int | None = None,
     blender: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> tuple[Path, BlocksworldArchive]:
     """Draw so many states, None for all, except those the folder has; then write their archive.
 
@@ -31,7 +33,15 @@ def draw_archive(
     if states is None:
         states = len(world.states())  # refuses a world with too many
     wanted = world.sample(states, settings.seed)
-    render_states(settings, wanted, folder, workers=workers, blender=blender, progress=progress)
+    render_states(
+        settings,
+        wanted,
+        folder,
+        workers=workers,
+        blender=blender,
+        progress=progress,
+        executor=executor,
+    )
     found = collect(world, wanted, folder)
     path = folder / archive_name(states)
     found.write(path)

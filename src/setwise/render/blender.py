@@ -141,7 +141,7 @@ def describe(scene: Scene) -> dict[str, Any]:
         blocks.append(_body(f"block{number}", mesh, _layers(placed)))
     return {
         "camera": scene.camera,
-        "aim": looks.AIM,
+        "aim": scene.aim,
         "field_of_view": looks.FIELD_OF_VIEW,
         "lamps": [
             {"position": lamp.position, "side": lamp.side, "radiance": lamp.radiance}

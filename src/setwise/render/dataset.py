@@ -1,4 +1,4 @@
-"""Draw many states on all cores, so that it can be stopped at any moment and goes on later.
+"""Draw many scenes on all cores, so that it can be stopped at any moment and goes on later.
 
 Legend: S states, N blocks. Each picture depends on the settings and its state alone, so that
 neither the number of processes nor a restart nor the order of the states changes a byte.
@@ -6,23 +6,21 @@ neither the number of processes nor a restart nor the order of the states change
 
 from __future__ import annotations
 
+import math
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from traceback import format_exc
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from setwise.data.checks import require_int
+from setwise.executors import Executor, ExecutorError, LocalExecutor, StoppedError, Work
 from setwise.files import alone
-from setwise.outside import one_line
 from setwise.render import files
 from setwise.render.backends import (
     RendererName,
@@ -31,11 +29,13 @@ from setwise.render.backends import (
     require_renderer,
 )
 from setwise.render.environment import Environment
-from setwise.render.scene import scene_of
+from setwise.render.scene import Scene, scene_of
 from setwise.render.silhouette import require_in_frame
 
 Progress = Callable[[int, int], None]  # pictures there, pictures wanted
 Program = str | Path | None
+Picture = tuple[int, bytes, dict[str, Any]]  # the number of a scene, its file and its description
+SHARE = 16  # pictures at once, where many machines draw
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,39 @@ class Settings:
             require_int(name, getattr(self, name), 1)
         require_in_frame(self.environment, self.width, self.height)
 
+    def scene(self, number: int) -> Scene:
+        """The scene of the state of this rank."""
+        return scene_of(self.environment, self._state(number), self.seed)
+
+    def describe(self, number: int, scene: Scene) -> dict[str, Any]:
+        """What is said beside its picture."""
+        world, size = self.environment.world, (self.width, self.height)
+        return files.describe(world, self._state(number), scene, *size)
+
+    def _state(self, rank: int) -> Tensor:
+        return self.environment.world.unrank(torch.tensor(rank))
+
+
+class Drawn(Protocol):
+    """What is to be drawn, and how: a dataclass, all of which goes to the settings of a folder."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def renderer(self) -> RendererName: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+
+    def scene(self, number: int) -> Scene:
+        """The scene of a number, and of the settings, and of nothing else."""
+
+    def describe(self, number: int, scene: Scene) -> dict[str, Any]:
+        """What is said beside its picture, in values that JSON has."""
+
 
 def render_states(
     settings: Settings,
@@ -65,113 +98,94 @@ def render_states(
     workers: int | None = None,
     blender: Program = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> None:
-    """Draw states [S, N, 3] into a folder (see `setwise.render.files`), except those it has.
+    """Draw states [S, N, 3] into a folder, by their ranks; see `render_scenes`."""
+    numbers = settings.environment.world.rank(states).flatten().tolist()
+    render_scenes(
+        settings,
+        numbers,
+        folder,
+        workers=workers,
+        blender=blender,
+        progress=progress,
+        executor=executor,
+    )
 
-    ``workers`` processes share the work, by default one for each core. ``progress`` is called
+
+def render_scenes(
+    settings: Drawn,
+    numbers: Iterable[int],
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    blender: Program = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> None:
+    """Draw scenes into a folder (see `setwise.render.files`), except those it has.
+
+    ``workers`` processes share the work, by default one for each core, unless it is that of an
+    ``executor``, whose machines need the same version of the renderer. ``progress`` is called
     after each picture with how many of how many are there; ``blender`` is the program to run if
     it is not on the PATH. A script that calls this needs ``if __name__ == "__main__":``, because
     the processes start by importing it.
     """
     folder = Path(folder)
-    ranks = list(dict.fromkeys(settings.environment.world.rank(states).flatten().tolist()))
+    numbers = list(dict.fromkeys(numbers))
     workers = _cores() if workers is None else workers
     require_int("workers", workers, 1)
     version = renderer_version(settings.renderer, blender)
     with alone(folder / ".lock", "drawing into it"):
         files.prepare(folder, asdict(settings) | {"version": version})
-        missing = [rank for rank in ranks if not files.finished(folder, rank)]
-        first = len(ranks) - len(missing) + 1
-        for there, _ in enumerate(_drawn(settings, missing, folder, workers, blender), first):
+        missing = [number for number in numbers if not files.finished(folder, number)]
+
+        def save(work: Work, picture: Picture) -> None:
+            number, image, description = picture
+            if number not in left:
+                return  # drawn twice, where work was lost
+            files.save(folder, number, image, description)
+            left.remove(number)
             if progress is not None:
-                progress(there, len(ranks))
+                progress(len(numbers) - len(left), len(numbers))
+
+        left = set(missing)
+        # Of what a machine had drawn when it was lost, some may have to be drawn again.
+        while left:
+            before = len(left)
+            shares = _shares([number for number in missing if number in left], workers, executor)
+            works = [
+                Work("a process that draws", draw_scenes, (settings, share, version, blender))
+                for share in shares
+            ]
+            place = LocalExecutor(len(shares)) if executor is None else executor
+            with closing(place.run(works, told=save, stop=lambda: False)) as ended:
+                deque(ended, maxlen=0)
+            if len(left) == before:
+                raise ExecutorError(f"of {before} pictures none came back; start again")
         files.clean(folder)
 
 
-def _drawn(
-    settings: Settings, ranks: list[int], folder: Path, workers: int, blender: Program
-) -> Iterator[int]:
-    """Draw states, in as many processes as asked for; yields the rank of each that is there."""
-    if workers == 1 or len(ranks) < 2:
-        yield from _draw(settings, ranks, folder, blender)
-        return
-    context = get_context("spawn")  # a fork would copy the locks of other threads
-    processes, connections = [], []
-    for first in range(min(workers, len(ranks))):
-        ours, theirs = context.Pipe(duplex=False)
-        share = ranks[first::workers]
-        process = context.Process(target=_work, args=(theirs, settings, share, folder, blender))
-        with _deaf_to_interrupts():
-            process.start()
-        theirs.close()
-        processes.append(process)
-        connections.append(ours)
-    try:
-        yield from _reports(connections)
-    finally:
-        for process in processes:
-            process.terminate()
-            process.join()
+def _shares(numbers: list[int], workers: int, executor: Executor | None) -> list[list[int]]:
+    """One for each process, or small ones where these are to be spread."""
+    shares = min(workers, len(numbers))
+    if executor is not None and executor.spreads:
+        shares = math.ceil(len(numbers) / SHARE)
+    return [numbers[first::shares] for first in range(shares)]
 
 
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started within ignore Ctrl-C, which a terminal sends to all of a command's.
-
-    The main process hears it and ends them; they would only complain.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # where the handling of signals cannot be changed
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _reports(connections: list[Connection]) -> Iterator[int]:
-    """What the processes report until all have said that they are done."""
-    while connections:
-        for connection in wait(connections):
-            assert isinstance(connection, Connection)
-            try:
-                report = connection.recv()
-            except EOFError:
-                raise RuntimeError(
-                    "a process that draws was killed, perhaps for want of memory; "
-                    "the pictures so far are kept, start again to go on"
-                ) from None
-            if isinstance(report, str):
-                raise RuntimeError(f"a process that draws failed: {report}")
-            if report is None:
-                connections.remove(connection)
-            else:
-                yield report
-
-
-def _work(
-    reports: Connection, settings: Settings, ranks: list[int], folder: Path, blender: Program
+def draw_scenes(
+    settings: Drawn,
+    numbers: list[int],
+    version: str,
+    blender: Program,
+    *,
+    tell: Callable[[Picture], None],
+    stop: Callable[[], bool],
 ) -> None:
-    """One process: a rank after each picture, None at the end, or the text of an error."""
-    try:
-        for rank in _draw(settings, ranks, folder, blender):
-            reports.send(rank)
-        reports.send(None)
-    except BrokenPipeError:
-        return  # nobody is there to ask for more: the main process was killed
-    except (OSError, RuntimeError, ValueError) as error:
-        reports.send(one_line(error))
-    except Exception:
-        reports.send(format_exc())
-
-
-def _draw(settings: Settings, ranks: list[int], folder: Path, blender: Program) -> Iterator[int]:
-    """Draw the states one after the other on one core; yields the rank of each."""
-    if not ranks:
-        return
-    environment, size = settings.environment, (settings.width, settings.height)
-    states = environment.world.unrank(torch.tensor(ranks))
+    """Draw the scenes one after the other on one core, and tell each; see `Work`."""
+    if (here := renderer_version(settings.renderer, blender)) != version:
+        raise ValueError(f"renderer: expected {version}, as the other pictures, this is {here}")
     with open_renderer(
         settings.renderer,
         width=settings.width,
@@ -180,11 +194,11 @@ def _draw(settings: Settings, ranks: list[int], folder: Path, blender: Program) 
         threads=1,
         blender=blender,
     ) as draw:
-        for rank, state in zip(ranks, states, strict=True):
-            scene = scene_of(environment, state, settings.seed)
-            description = files.describe(environment.world, state, scene, *size)
-            files.save(folder, rank, draw(scene), description)
-            yield rank
+        for number in numbers:
+            if stop():
+                raise StoppedError
+            scene = settings.scene(number)
+            tell((number, files.encode(draw(scene)), settings.describe(number, scene)))
 
 
 def _cores() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
@@ -23,7 +24,7 @@ COLOURS = {
     "yellow": (255, 238, 51),
 }
 SIZES = {"large": 0.7, "small": 0.45}
-SHAPES: tuple[Shape, ...] = ("cube", "cylinder")
+SHAPES: tuple[Shape, ...] = ("cube", "cylinder")  # that can be stacked
 _GAP = (1.5, 2.0)  # between the middles of two stacks; the widest blocks need 1.4
 
 
@@ -37,7 +38,8 @@ class Block:
     rotation: float  # about the vertical, in degrees
 
     def __post_init__(self) -> None:
-        for name, known in (("shape", SHAPES), ("size", SIZES), ("colour", COLOURS)):
+        known_shapes = get_args(Shape)
+        for name, known in (("shape", known_shapes), ("size", SIZES), ("colour", COLOURS)):
             if getattr(self, name) not in known:
                 choices = ", ".join(known)
                 raise ValueError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")

@@ -12,11 +12,13 @@ process left behind is never mistaken for a result.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,11 +91,18 @@ def scene_path(folder: Path, rank: int) -> Path:
     return folder / "scenes" / f"{rank:08d}.json"
 
 
-def save(folder: Path, rank: int, image: NDArray[np.uint8], description: dict[str, Any]) -> None:
-    """Write a picture and its description, so that both are whole or not there."""
+def encode(image: NDArray[np.uint8]) -> bytes:
+    """A picture as it is in its file."""
+    content = io.BytesIO()
+    Image.fromarray(image).save(content, format="PNG")
+    return content.getvalue()
+
+
+def save(folder: Path, rank: int, image: bytes, description: dict[str, Any]) -> None:
+    """Write a picture, which `encode` gave, and its description: both are whole or not there."""
     path = image_path(folder, rank)
     unfinished = _unfinished(folder, path)
-    Image.fromarray(image).save(unfinished, format="PNG")
+    unfinished.write_bytes(image)
     unfinished.replace(path)
     _write(scene_path(folder, rank), folder, description)
 
@@ -102,7 +111,11 @@ def load(folder: Path, rank: int, size: tuple[int, int]) -> tuple[Image.Image, d
     """A picture, which must be of this width and height, and its description."""
     if not finished(folder, rank):
         raise FileNotFoundError(f"{folder} has no picture of state {rank}; draw it first")
-    path = image_path(folder, rank)
+    return load_image(image_path(folder, rank), size), read_json(scene_path(folder, rank))
+
+
+def load_image(path: Path, size: tuple[int, int]) -> Image.Image:
+    """A picture in a PNG file, which must be of this width and height."""
     require_regular(path)
     # PIL says of a damaged file that its syntax is wrong, and of a huge one that it is a bomb.
     damage = (OSError, SyntaxError, EOFError, struct.error, zlib.error, DecompressionBombError)
@@ -110,15 +123,23 @@ def load(folder: Path, rank: int, size: tuple[int, int]) -> tuple[Image.Image, d
         if image.size != size:
             raise ValueError(f"expected a picture of {size} pixels, got {image.size}")
         image.load()
-    return image, read_json(scene_path(folder, rank))
+    return image
 
 
 def describe(
     world: Blocksworld, state: Tensor, scene: Scene, width: int, height: int
 ) -> dict[str, Any]:
     """The description of a picture; ``objects`` are in the form of the original generator."""
-    rank = int(world.rank(state))
-    middles = project(scene.camera, np.array([b.location for b in scene.blocks]), width, height)
+    told = {"state": state_to_json(world, state)}
+    return describe_scene(int(world.rank(state)), scene, width, height, told)
+
+
+def describe_scene(
+    number: int, scene: Scene, width: int, height: int, told: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What there is to say of any scene, by the number of its picture, and what else was told."""
+    locations = np.array([block.location for block in scene.blocks])
+    middles = project(scene.camera, locations, width, height, scene.aim)
     objects = [
         {
             "shape": placed.block.shape,
@@ -138,9 +159,9 @@ def describe(
         )
     ]
     return {
-        "image_index": rank,
-        "image_filename": image_path(Path(), rank).name,
-        "state": state_to_json(world, state),
+        "image_index": number,
+        "image_filename": image_path(Path(), number).name,
+        **(told or {}),
         "objects": objects,
         "camera": list(scene.camera),
         "lamps": [asdict(lamp) for lamp in scene.lamps],

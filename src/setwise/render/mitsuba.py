@@ -70,7 +70,9 @@ class MitsubaRenderer:
             **bodies(scene),
         }
         pictures = []
-        for number, light in enumerate([_sun(scene), *map(_lamp, scene.lamps)]):
+        for number, light in enumerate(
+            [_sun(scene), *(_lamp(lamp, scene) for lamp in scene.lamps)]
+        ):
             lit = mi.load_dict({**common, "light": light})
             seeds = [mi.UInt32(scene.noise + _PASSES * number + turn) for turn in range(_PASSES)]
             passes = [np.array(mi.render(lit, spp=self.samples, seed=seed)) for seed in seeds]
@@ -90,7 +92,7 @@ class MitsubaRenderer:
             "type": "perspective",
             "fov": looks.FIELD_OF_VIEW,
             "fov_axis": "x",
-            "to_world": _looking(scene.camera),
+            "to_world": _looking(scene.camera, scene),
             "film": film,
             "sampler": {"type": "multijitter", "sample_count": self.samples},
         }
@@ -152,17 +154,17 @@ def _sun(scene: Scene) -> dict[str, Any]:
     }
 
 
-def _lamp(lamp: Lamp) -> dict[str, Any]:
+def _lamp(lamp: Lamp, scene: Scene) -> dict[str, Any]:
     return {
         "type": "rectangle",
-        "to_world": _looking(lamp.position) @ mi.ScalarTransform4f().scale(lamp.side / 2),
+        "to_world": _looking(lamp.position, scene) @ mi.ScalarTransform4f().scale(lamp.side / 2),
         "emitter": {"type": "area", "radiance": _rgb(lamp.radiance)},
         "surface": {"type": "diffuse", "reflectance": _rgb(0.0)},
     }
 
 
-def _looking(position: looks.Vector) -> Any:
-    return mi.ScalarTransform4f().look_at(origin=position, target=looks.AIM, up=(0, 0, 1))
+def _looking(position: looks.Vector, scene: Scene) -> Any:
+    return mi.ScalarTransform4f().look_at(origin=position, target=scene.aim, up=(0, 0, 1))
 
 
 def _rgb(colour: looks.Vector | float) -> dict[str, Any]:

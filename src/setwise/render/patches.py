@@ -5,6 +5,7 @@ Legend: S states, N blocks, T transitions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,31 @@ def _boxes(description: dict[str, Any], blocks: int, width: int, height: int) ->
     return found
 
 
-def cut(image: Image.Image, boxes: NDArray[np.uint16]) -> NDArray[np.uint8]:
+def read_pictures(
+    folder: Path, ranks: Sequence[int], blocks: int, size: tuple[int, int]
+) -> tuple[NDArray[np.uint8], list[list[dict[str, Any]]]]:
+    """Whole pictures [S, H, W, 3] of states, by rank, and the blocks that each of them shows.
+
+    The blocks are as `files.describe` has them; their boxes were checked.
+    """
+    width, height = size
+    pictures = np.empty((len(ranks), height, width, 3), dtype=np.uint8)
+    objects = []
+    for index, rank in enumerate(ranks):
+        image, description = files.load(folder, rank, size)
+        with named(files.scene_path(folder, rank)):
+            _boxes(description, blocks, width, height)
+        pictures[index] = np.asarray(image.convert("RGB"))
+        objects.append(description["objects"])
+    return pictures, objects
+
+
+def cut_array(picture: NDArray[np.uint8], boxes: NDArray[Any]) -> NDArray[np.uint8]:
+    """See `cut`; of a picture [H, W, 3]."""
+    return cut(Image.fromarray(picture), boxes)
+
+
+def cut(image: Image.Image, boxes: NDArray[Any]) -> NDArray[np.uint8]:
     """The parts of an image in boxes [N, 4], each stretched to a square: [N, 32, 32, 3]."""
     image, size, smooth = image.convert("RGB"), (PATCH, PATCH), Image.Resampling.BILINEAR
     # Cropped first: a resize of part of an image also looks at the pixels around it.

@@ -17,7 +17,7 @@ from setwise.render.environment import COLOURS, Block, Environment, uniform
 
 Vector = tuple[float, float, float]
 
-AIM: Vector = (0.0, 0.0, 3.0)  # where the camera and the lamps look
+AIM: Vector = (0.0, 0.0, 3.0)  # of pictures of stacks
 FIELD_OF_VIEW = 49.13  # of the camera from left to right, in degrees
 GROUND = 0.8  # how much light the ground gives back, evenly in all directions
 # Metal is a coloured mirror, partly blurred; rubber is dull, with a weak and broad white shine.
@@ -84,6 +84,7 @@ class Scene:
     lamps: tuple[Lamp, ...]
     sun: Sun
     noise: int
+    aim: Vector = AIM  # where the camera and the lamps look
 
 
 def scene_of(environment: Environment, state: Tensor, seed: int) -> Scene:
@@ -102,17 +103,29 @@ def scene_of(environment: Environment, state: Tensor, seed: int) -> Scene:
         location = (environment.stack_x[stack], 0.0, heights[stack] + block.half)
         blocks[number] = PlacedBlock(block, MATERIALS[metal], location)
         heights[stack] += 2 * block.half
-    words = np.random.PCG64([seed, rank, *b"scene"]).random_raw(4 + 3 * len(LAMPS)).tolist()
+    return jittered(tuple(blocks[number] for number in range(world.blocks)), seed, rank)
+
+
+def jittered(
+    blocks: tuple[PlacedBlock, ...],
+    seed: int,
+    number: int,
+    camera: Vector = _CAMERA,
+    aim: Vector = AIM,
+) -> Scene:
+    """Blocks as a scene, whose camera and lamps a seed and a number move a little."""
+    words = np.random.PCG64([seed, number, *b"scene"]).random_raw(4 + 3 * len(LAMPS)).tolist()
     lamps = [
-        replace(lamp, position=_jitter(lamp.position, words[4 + 3 * number :], LAMP_JITTER))
-        for number, lamp in enumerate(LAMPS)
+        replace(lamp, position=_jitter(lamp.position, words[4 + 3 * which :], LAMP_JITTER))
+        for which, lamp in enumerate(LAMPS)
     ]
     return Scene(
-        blocks=tuple(blocks[number] for number in range(world.blocks)),
-        camera=_jitter(_CAMERA, words[1:], CAMERA_JITTER),
+        blocks=blocks,
+        camera=_jitter(camera, words[1:], CAMERA_JITTER),
         lamps=tuple(lamps),
         sun=SUN,
         noise=words[0] >> 33,
+        aim=aim,
     )
 
 

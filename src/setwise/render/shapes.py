@@ -3,7 +3,8 @@
 Legend: V vertices, F triangles. Every backend draws these meshes, so that all show the same scene.
 
 A block is a core, a smaller cube or cylinder, and all points at most ``bevel`` away from it. That
-gives the vertices, their exact normals, and the distance of any point to the surface.
+gives the vertices, their exact normals, and the distance of any point to the surface. A sphere is
+just that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Shape = Literal["cube", "cylinder"]
+Shape = Literal["cube", "cylinder", "sphere"]
 Floats = NDArray[np.float64]
 
 _BEVEL = 0.12  # of the half extent
@@ -47,11 +48,14 @@ def rotation_about_z(degrees: float) -> Floats:
 
 def block_mesh(shape: Shape, half: float) -> Mesh:
     """A block of half extent ``half`` around the origin, standing on z = -half."""
-    return _cube(half) if shape == "cube" else _cylinder(half)
+    return {"cube": _cube, "cylinder": _cylinder, "sphere": _sphere}[shape](half)
 
 
 def distance(shape: Shape, half: float, points: Floats) -> Floats:
     """How far points [*, 3] are outside a block's surface, negative inside: [*]."""
+    if shape == "sphere":
+        round_one: Floats = np.sqrt((points**2).sum(-1)) - half
+        return round_one
     bevel = _BEVEL * half
     if shape == "cube":
         beyond = np.abs(points) - (half - bevel)
@@ -108,7 +112,19 @@ def _cylinder(half: float) -> Mesh:
     core = np.full((len(normals), 2), half - bevel)
     core[[0, -1], 0] = 0
     core[len(core) // 2 :, 1] *= -1
-    profile = core + bevel * normals
+    return _turned(core + bevel * normals, normals)
+
+
+def _sphere(half: float) -> Mesh:
+    """A profile from the top to the bottom."""
+    angle = np.linspace(0, math.pi, _ROUND // 2 + 1)
+    normals = np.stack([np.sin(angle), np.cos(angle)], axis=-1)
+    normals[[0, -1], 0] = 0  # exactly, as both ends are one point
+    return _turned(half * normals, normals)
+
+
+def _turned(profile: Floats, normals: Floats) -> Mesh:
+    """What a profile [p, 2], distances from the axis and heights, sweeps over when it is turned."""
     turn = np.linspace(0, 2 * math.pi, _ROUND + 1)
     cos, sin, one = np.cos(turn), np.sin(turn), np.ones_like(turn)
     vertices, normals = (

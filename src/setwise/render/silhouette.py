@@ -24,9 +24,9 @@ _STEPS = 40
 _TOUCH = 1e-3  # a fiftieth of a pixel
 
 
-def project(camera: Vector, points: Floats, width: int, height: int) -> Floats:
+def project(camera: Vector, points: Floats, width: int, height: int, aim: Vector = AIM) -> Floats:
     """Points [*, 3] of the scene as x, y in pixels and depth along the view: [*, 3]."""
-    right, up, ahead = _axes(camera)
+    right, up, ahead = _axes(camera, aim)
     offset = points - np.array(camera)
     depth = offset @ ahead
     scale = width / 2 / math.tan(math.radians(FIELD_OF_VIEW) / 2) / depth
@@ -37,12 +37,12 @@ def project(camera: Vector, points: Floats, width: int, height: int) -> Floats:
 
 def visible_blocks(scene: Scene, width: int, height: int) -> NDArray[np.int8]:
     """Whose each point is, [4 H, 4 W], four by four points for each pixel; -1 is nobody's."""
-    return visible_surfaces(scene, rays_of(scene.camera, width, height, _GRID))[0]
+    return visible_surfaces(scene, rays_of(scene, width, height, _GRID))[0]
 
 
-def rays_of(camera: Vector, width: int, height: int, grid: int) -> Floats:
+def rays_of(scene: Scene, width: int, height: int, grid: int) -> Floats:
     """Unit vectors from the camera, ``grid`` by ``grid`` for each pixel: [grid H, grid W, 3]."""
-    to_right, up, ahead = _axes(camera)
+    to_right, up, ahead = _axes(scene.camera, scene.aim)
     unit = math.tan(math.radians(FIELD_OF_VIEW) / 2) / (width / 2)
     x = ((np.arange(grid * width) + 0.5) / grid - width / 2) * unit
     y = (height / 2 - (np.arange(grid * height) + 0.5) / grid) * unit
@@ -57,7 +57,7 @@ def visible_surfaces(scene: Scene, rays: Floats) -> tuple[NDArray[np.int8], Floa
     nearest = np.full((rows, columns), np.inf)
     for number, placed in enumerate(scene.blocks):
         corners = np.array(placed.location) + _reach(placed) * _CORNERS
-        x, y, _ = project(scene.camera, corners, columns, rows).T
+        x, y, _ = project(scene.camera, corners, columns, rows, scene.aim).T
         left, right = (int(np.clip(edge, 0, columns)) for edge in (x.min(), x.max() + 1))
         top, bottom = (int(np.clip(edge, 0, rows)) for edge in (y.min(), y.max() + 1))
         window = np.s_[top:bottom, left:right]
@@ -101,9 +101,9 @@ def require_in_frame(environment: Environment, width: int, height: int) -> None:
 _CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)
 
 
-def _axes(camera: Vector) -> tuple[Floats, Floats, Floats]:
+def _axes(camera: Vector, aim: Vector) -> tuple[Floats, Floats, Floats]:
     """Right, up and ahead as the camera sees them."""
-    ahead = np.array(AIM) - np.array(camera)
+    ahead = np.array(aim) - np.array(camera)
     ahead /= np.linalg.norm(ahead)
     right = np.cross(ahead, [0.0, 0.0, 1.0])
     right /= np.linalg.norm(right)

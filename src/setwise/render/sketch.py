@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise.render.light import display
-from setwise.render.scene import AIM, GROUND, PlacedBlock, Scene
+from setwise.render.scene import GROUND, PlacedBlock, Scene
 from setwise.render.shapes import Floats, distance, rotation_about_z
 from setwise.render.silhouette import rays_of, visible_surfaces
 
@@ -34,9 +34,9 @@ class SketchRenderer:
         self.width, self.height, self.grid = width, height, math.ceil(math.sqrt(samples))
 
     def __call__(self, scene: Scene) -> NDArray[np.uint8]:
-        rays = rays_of(scene.camera, self.width, self.height, self.grid)
+        rays = rays_of(scene, self.width, self.height, self.grid)
         owner, depth = visible_surfaces(scene, rays)
-        behind = _background(scene, rays_of(scene.camera, self.width, self.height, grid=1))
+        behind = _background(scene, rays_of(scene, self.width, self.height, grid=1))
         picture = behind.repeat(self.grid, axis=0).repeat(self.grid, axis=1)  # smooth as it is
         for number, placed in enumerate(scene.blocks):
             own = owner == number
@@ -90,7 +90,7 @@ def _received(scene: Scene, points: Floats, normals: Floats) -> Floats:
     for lamp in scene.lamps:
         towards = np.array(lamp.position) - points
         far = np.linalg.norm(towards, axis=-1, keepdims=True)
-        ahead = np.array(AIM) - lamp.position
+        ahead = np.array(scene.aim) - lamp.position
         leaving = (-towards @ (ahead / np.linalg.norm(ahead)))[..., None].clip(0)
         falling = (normals * towards).sum(-1, keepdims=True).clip(0) * leaving / far**4
         light += falling * np.array(lamp.radiance) * lamp.side**2 / math.pi

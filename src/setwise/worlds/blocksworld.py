@@ -30,6 +30,8 @@ from setwise.worlds.world import World
 
 # From sets of object vectors [P, N, F] to pictures [P, 3, height, width] in [0, 1].
 Paste = Callable[[Tensor], Tensor]
+# From patches [*, N, 3, 32, 32] in [0, 1] and their boxes [*, N, 4] to object vectors [*, N, F].
+See = Callable[[Tensor, Tensor], Tensor]
 
 
 class PicturedBlocksworld(World):
@@ -37,7 +39,8 @@ class PicturedBlocksworld(World):
 
     A decoded set is a legal state if no doubt about any of its objects exceeds ``tolerance``, in
     the nearest state; see `Recogniser`. ``names`` are what readers call the blocks. ``paste`` draws
-    sets of vectors; without it, nothing but their features is drawn.
+    sets of vectors; without it, nothing but their features is drawn. ``see`` makes vectors of what
+    was cut out of pictures.
     """
 
     kind: ClassVar[str] = "blocksworld"
@@ -52,8 +55,9 @@ class PicturedBlocksworld(World):
         tolerance: float = 1.0,
         names: Sequence[str] | None = None,
         paste: Paste | None = None,
+        see: See | None = None,
     ) -> None:
-        self.world, self.vectors, self.paste = world, vectors, paste
+        self.world, self.vectors, self.paste, self.see = world, vectors, paste, see
         self.tolerance = tolerance
         self.names = list(names or (f"block {number}" for number in range(world.blocks)))
         if len(self.names) != world.blocks:
@@ -70,6 +74,7 @@ class PicturedBlocksworld(World):
         *,
         seed: int,
         paste: Paste | None = None,
+        see: See | None = None,
     ) -> PicturedBlocksworld:
         """The world whose pictures are in a file, with the object vectors made of them.
 
@@ -92,11 +97,16 @@ class PicturedBlocksworld(World):
         ordered = torch.empty_like(vectors)
         ordered[ranks] = vectors
         names = _names(path.with_name("settings.json"))
-        return PicturedBlocksworld(world, ordered, features, names=names, paste=paste)
+        return PicturedBlocksworld(world, ordered, features, names=names, paste=paste, see=see)
 
     @property
     def name(self) -> str:
-        return f"blocks-{self.world.blocks}x{self.world.stacks}"
+        return self.name_of(self.world)
+
+    @staticmethod
+    def name_of(world: Blocksworld) -> str:
+        """What a world is called, whatever its pictures."""
+        return f"blocks-{world.blocks}x{world.stacks}"
 
     @property
     def features(self) -> Features:

@@ -65,6 +65,11 @@ class PictureError:
     def to(self, device: torch.device) -> PictureError:
         return replace(self, patches=copy.deepcopy(self.patches).to(device))
 
+    @torch.no_grad()
+    def elements(self, patches: Tensor, boxes: Tensor) -> Tensor:
+        """Blocks cut out of pictures, [*, N, 3, 32, 32], and their boxes [*, N, 4] as [*, N, F]."""
+        return torch.cat([self.patches.encode(patches), self.grid.one_hots(boxes)], dim=-1)
+
     def pictures(self, elements: Tensor) -> Tensor:
         """Sets [*, N, F] of features in [0, 1] and chosen boxes as pictures [*, 3, H, W]."""
         return paste(*self._blocks(elements), self.grid.height, self.grid.width)[0]

@@ -55,6 +55,7 @@ class SpritesData(DataConfig):
 class PicturePrecision:
     """The average precision of each picture, by the definition of that name; NaN if it is empty."""
 
+    limits: tuple[tuple[str, float], ...] = tuple(LIMITS.items())
     metric: str = "ap"
     curve_examples: int | None = 1000
     learned: str | None = None
@@ -69,14 +70,15 @@ class PicturePrecision:
             objects.expand(K, *objects.shape),
             features,
             logits[..., -1],
-            list(LIMITS.values()),
+            [limit for _, limit in self.limits],
             "picture",
             target_valid=real.expand(K, *real.shape),
         )
         values, counts = precision_of_sets(ranked)
         values = values.float().masked_fill(~finite.reshape(-1, 1), 0.0)
         values = values.masked_fill(~counts.unsqueeze(-1), math.nan).unflatten(0, finite.shape)
-        return dict(zip(LIMITS, values.unbind(-1), strict=True))  # [K, s] each
+        names = [name for name, _ in self.limits]
+        return dict(zip(names, values.unbind(-1), strict=True))  # [K, s] each
 
     def total(self, values: Tensor) -> Tensor:
         return values.nanmean(dim=-1)

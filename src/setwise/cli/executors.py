@@ -1,0 +1,45 @@
+"""Where a command does its work, as ``--on`` says."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from setwise.cli.errors import CommandError
+from setwise.cli.options import device_named
+from setwise.executors import Executor, ExecutorError, open_executor
+
+
+def add_on(parser: argparse.ArgumentParser) -> None:
+    """The option."""
+    parser.add_argument(
+        "--on",
+        default="local",
+        metavar="local|ray|ray://HOST:PORT",
+        help="where the work is done: here, on the Ray cluster of this machine (one is started if "
+        "there is none), or on another one; default: local",
+    )
+
+
+@contextmanager
+def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
+    """What ``--on`` names; what goes wrong with it is told in a line."""
+    with ExitStack() as stack:
+        try:
+            executor = stack.enter_context(open_executor(options.on))
+        except (ExecutorError, ValueError) as error:
+            raise CommandError(f"--on {options.on}: {error}") from error
+        try:
+            yield executor
+        except ExecutorError as error:
+            raise CommandError(str(error)) from error
+
+
+def device_on(executor: Executor, name: str) -> str:
+    """``cpu`` or ``cuda``; ``auto`` takes a GPU if there is one where the work is done."""
+    if not executor.spreads:
+        return device_named(name)
+    if name == "cuda" and not executor.gpus:
+        raise CommandError(f"--device: no GPU there ({executor}); take cpu or auto")
+    return name if name != "auto" else "cuda" if executor.gpus else "cpu"

@@ -1,0 +1,79 @@
+"""Readers: from a whole picture of a state to the set of things in it, without boxes.
+
+    setwise train studies/readers.py --experiment block-reader --keep all     # wants a GPU
+    setwise train studies/readers.py --experiment puzzle-reader --keep all    # a minute on a CPU
+
+Networks learn by the likelihood of the set: nobody tells them which output is for which block. They
+have an output for each region of a picture; or, in another scenario, as many queries as there are
+blocks, which look for them. ``setwise plan`` then takes pictures.
+"""
+
+from __future__ import annotations
+
+from setwise.experiments import Config, Experiment, Schedule
+from setwise.experiments.networks import Predictor
+from setwise.experiments.tasks import BlockPicturesData, PuzzlePicturesData
+
+LOSS = "set_likelihood"
+_CONVOLUTIONS = (32, 64, 128, 128)
+BLOCK_NETWORKS = {
+    "regions": Predictor("regions", width=128, convolutions=_CONVOLUTIONS),
+    "queries": Predictor("queries", outputs=4, width=128, convolutions=_CONVOLUTIONS),
+}
+
+
+def block_config(scenario: str, loss: str, seed: int) -> Config:
+    return Config(
+        experiment="block-reader",
+        scenario=scenario,
+        loss=loss,
+        seed=seed,
+        shuffle_input=False,
+        shuffle_target=True,
+        data=BlockPicturesData(blocks=4, states=2500, train=2200),
+        network=BLOCK_NETWORKS[scenario],
+        schedule=Schedule(
+            epochs=300, batch=50, learning_rate=1.5e-3, cooldown=0.8, blur=8.0, evaluations=10
+        ),
+    )
+
+
+def puzzle_config(scenario: str, loss: str, seed: int) -> Config:
+    return Config(
+        experiment="puzzle-reader",
+        scenario=scenario,
+        loss=loss,
+        seed=seed,
+        shuffle_input=False,
+        shuffle_target=True,
+        data=PuzzlePicturesData(),
+        network=Predictor("regions", width=64, convolutions=(16, 32, 64, 64)),
+        schedule=Schedule(epochs=10, batch=50, cooldown=0.6, evaluations=10),
+    )
+
+
+BLOCKS = Experiment(
+    name="block-reader",
+    title="Blocks read from whole pictures",
+    config=block_config,
+    scenarios={
+        "regions": "4 blocks; an output for each region",
+        "queries": "4 blocks; as many queries",
+    },
+    losses=(LOSS,),
+    seeds=1,
+    metric="read",
+    metric_label="share of all states that are read right: every block, its look and its box",
+    decimals=3,
+)
+PUZZLE = Experiment(
+    name="puzzle-reader",
+    title="Tiles read from pictures of the 8-puzzle",
+    config=puzzle_config,
+    scenarios={"3x3": "3 x 3"},
+    losses=(LOSS,),
+    seeds=1,
+    metric="exact",
+    metric_label="share of all states that are read right: every tile and its place",
+    decimals=3,
+)

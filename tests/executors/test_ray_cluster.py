@@ -1,0 +1,243 @@
+"""Work on a real Ray cluster of two nodes, of which machines, workers and drivers are lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from hard_work import dies, fails
+from pictured_scenes import STATES, TINY
+from repository import ROOT
+from setwise import cli
+from setwise.executors import ExecutorError, StoppedError, Work
+from setwise.experiments import records
+from setwise.experiments.config import Config
+from setwise.experiments.run import train
+from setwise.experiments.saved_networks import load_network
+from setwise.experiments.train import TrainingProgress
+from setwise.render import render_states
+from tiny_experiments import puzzle_config
+
+ray = pytest.importorskip("ray")
+
+# Slow: the processes of a cluster start, and each worker imports PyTorch. The first tier sees the
+# same work done here (test_executors.py), and addresses that do not answer.
+pytestmark = pytest.mark.slow
+
+OWN = ROOT / "tests" / "extension" / "own_experiment.py"
+# Long enough to be in the middle when the first evaluation is heard of.
+CONFIGS = [puzzle_config(seed=seed, epochs=30, evaluations=10) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    # A node that was killed is missed after five seconds; workers are not the last to be served.
+    quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 10}
+    quick["worker_niceness"] = 0
+    os.environ["RAY_CLIENT_RECONNECT_GRACE_PERIOD"] = "0"
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
+    found = Cluster(initialize_head=True, head_node_args=head)
+    os.environ["RAY_ADDRESS"] = found.address
+    yield found
+    del os.environ["RAY_ADDRESS"]
+    found.shutdown()
+
+
+@pytest.fixture
+def second(cluster: Any) -> Any:
+    """A second node, a fresh one where the last was killed."""
+    if len(cluster.list_all_nodes()) < 2:
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+    return cluster.list_all_nodes()[1]
+
+
+@pytest.fixture(scope="module")
+def executor(cluster: Any) -> Iterator[Any]:
+    from setwise.executors.ray_cluster import RayExecutor
+
+    found = RayExecutor("ray")
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def locally(tmp_path_factory: pytest.TempPathFactory) -> dict[str, records.Record]:
+    folder = tmp_path_factory.mktemp("locally")
+    train(CONFIGS, "cpu", folder, together=1)
+    return recorded(folder)
+
+
+def recorded(folder: Path) -> dict[str, records.Record]:
+    """By run, of which there is none twice."""
+    found = records.read(folder / "tiny.jsonl")
+    assert len({record["run"] for record in found}) == len(found)
+    return {record["run"]: record for record in found}
+
+
+def assert_same(ours: dict[str, records.Record], others: dict[str, records.Record]) -> None:
+    """All but when and how long, which is rounded to the same digits."""
+    assert ours.keys() == others.keys()
+    for run, record in ours.items():
+        for name in record.keys() - {"finished", "seconds"}:
+            assert record[name] == others[run][name], name
+
+
+def workers() -> list[psutil.Process]:
+    """Processes that train, which Ray names by their work."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or [""]
+        if words[0].startswith("ray::tiny: training"):
+            found.append(process)
+    return found
+
+
+def test_what_is_lost_goes_on_from_its_checkpoint(
+    cluster: Any, second: Any, executor: Any, locally: Any, tmp_path: Path
+) -> None:
+    told: dict[str, list[int]] = {}
+
+    def watch(configs: list[Config], progress: TrainingProgress) -> None:
+        known = len(told)
+        told.setdefault(configs[0].identity, []).append(progress.epoch)
+        if known < len(told) == 2:  # one on each node, in the middle
+            workers()[0].kill()
+        if known < len(told) == 3:
+            cluster.remove_node(second, allow_graceful=False)
+
+    runs = tmp_path / "runs"
+    options: Any = {"executor": executor, "together": 1, "save_every": 0, "watch": watch}
+    assert train(CONFIGS, "cpu", tmp_path, runs, **options) == 3
+    assert_same(recorded(tmp_path), locally)
+    for epochs in told.values():
+        assert epochs == sorted(epochs)  # none began again
+    assert not [path for path in runs.rglob("*") if path.is_file()]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_stopped_it_keeps_what_is_finished_and_goes_on(
+    second: Any, executor: Any, locally: Any, tmp_path: Path
+) -> None:
+    """What runs is saved; what waits has not begun."""
+    runs = tmp_path / "runs"
+    options: Any = {"executor": executor, "together": 1, "save_every": 1000}
+
+    def stop() -> bool:
+        return (tmp_path / "tiny.jsonl").exists()
+
+    with pytest.raises(StoppedError):
+        train(CONFIGS, "cpu", tmp_path, runs, stop=stop, **options)
+    assert 1 <= len(recorded(tmp_path)) < 3
+    train(CONFIGS, "cpu", tmp_path, runs, **options)
+    assert_same(recorded(tmp_path), locally)
+    assert not list(runs.rglob("*.ckpt"))
+
+
+def test_without_shared_folders_it_begins_anew(
+    second: Any, executor: Any, locally: Any, tmp_path: Path
+) -> None:
+    """And networks to keep come back with the results."""
+    configs = CONFIGS[:1]
+    epochs: list[int] = []
+
+    def watch(configs: list[Config], progress: TrainingProgress) -> None:
+        epochs.append(progress.epoch)
+        if len(epochs) == 1:
+            for mark in tmp_path.glob("runs/.shared.*"):
+                mark.unlink()  # what machines look for that share nothing
+            workers()[0].kill()
+
+    def keep(results: Any) -> set[str]:
+        return {configs[0].identity}
+
+    options: Any = {"executor": executor, "save_every": 0, "watch": watch, "keep": keep}
+    train(configs, "cpu", tmp_path, tmp_path / "runs", **options)
+    assert epochs.count(3) == 2  # the first evaluation
+    run = configs[0].identity
+    assert_same(recorded(tmp_path), {run: locally[run]})
+    found, network = load_network(tmp_path / "runs" / "tiny" / f"{run}.safetensors")
+    assert found == configs[0]
+    assert not network.training
+
+
+def test_a_driver_is_killed_and_the_same_command_goes_on(
+    second: Any, executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an experiment of a user's own, whose file no worker has."""
+    monkeypatch.chdir(tmp_path)
+    command = ["train", str(OWN), "--together", "1", "--save-every", "0", "--device", "cpu"]
+    command += ["--losses", "H"]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "setwise.cli", *command, "--on", "ray"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stderr is not None
+    while "epoch" not in (line := driver.stderr.readline()):
+        assert line, "the driver ended"
+    driver.kill()
+    driver.stderr.close()
+    driver.wait()
+    assert len(records.read(Path("results/bags.jsonl"))) < 2
+    assert cli.main([*command, "--on", "ray"]) == 0
+    assert cli.main([*command, "--results", "local"]) == 0
+    ours, others = (
+        {record["run"]: record for record in records.read(Path(folder) / "bags.jsonl")}
+        for folder in ("results", "local")
+    )
+    assert len(records.read(Path("results/bags.jsonl"))) == 2
+    assert_same(ours, others)
+    assert not list(Path("runs").rglob("*.ckpt"))
+
+
+def test_pictures_are_the_same(second: Any, executor: Any, tmp_path: Path) -> None:
+    settings = replace(TINY, renderer="sketch")
+    seen: list[tuple[int, int]] = []
+    for folder, place in (("here", None), ("there", executor)):
+        render_states(
+            settings,
+            STATES,
+            tmp_path / folder,
+            workers=1,
+            executor=place,
+            progress=lambda *n: seen.append(n),
+        )
+    assert seen == 2 * [(n, len(STATES)) for n in range(1, len(STATES) + 1)]
+    here, there = (
+        {path.name: path.read_bytes() for path in (tmp_path / folder).rglob("*.*")}
+        for folder in ("here", "there")
+    )
+    assert here == there
+    assert len(here) == 2 * len(STATES) + 1
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (Work("hard work", fails, modules=("hard_work",)), r"^hard work: on .*: no such thing$"),
+        (
+            Work("hard work", dies, modules=("hard_work",)),
+            "^hard work: lost 1 times, last because ",
+        ),
+        (Work("hard work", fails, gpus=1), "needs 1 cores and 1 GPUs of one machine"),
+    ],
+    ids=["fails", "dies", "too large"],
+)
+def test_what_cannot_be_done_is_told(
+    work: Work, message: str, executor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("setwise.executors.ray_cluster._AGAIN", 0)
+    with pytest.raises(ExecutorError, match=message):
+        list(executor.run([work], told=lambda work, item: None, stop=lambda: False))

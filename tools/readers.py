@@ -1,0 +1,293 @@
+"""Plans between pictures: what readers see, and what a planner makes of it.
+
+    python -m tools.readers read READER [NETWORK] --data runs  # states it did not learn from
+    python -m tools.readers plan READER NETWORK --data runs    # problems as pairs of pictures
+    python -m tools.readers write                              # the tables of docs/pictures.md
+
+READER is kept by ``setwise train studies/readers.py --keep all``, NETWORK by ``setwise reproduce``.
+The records are results/readers/<kind of world>-reading.json and -plans.json. A state is read right
+if the world recognises in what was read the state that was drawn: every block or tile, its place
+and its material. Problems lead between states that the reader did not learn from, and the world
+judges plans by the states that the pictures show, whatever was read in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from setwise.environment import describe
+from setwise.experiments.readers import Reader, open_reader
+from setwise.experiments.tasks import BlockPicturesData, PuzzlePicturesData
+from setwise.files import atomic_write_text, scratch_folder
+from setwise.planning import LatentPlanner, problems_for
+from setwise.planning.failures import failure_of
+from setwise.planning.instances import Problem
+from setwise.planning.learned import open_space
+from setwise.planning.validate import validate
+from setwise.render import files
+from setwise.worlds import PicturedBlocksworld, PuzzleWorld, World
+from tools.markdown import markdown, with_blocks
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "results" / "readers"
+PAGE = ROOT / "docs" / "pictures.md"
+# Of each world: how many problems by walks of how many steps.
+PROBLEMS = {"blocksworld": {3: 10, 7: 10, 14: 10}, "puzzle": {7: 20, 14: 20}}
+_STATES = 1000  # that are read, at most
+_DRAWN = 20  # times as many problems as are wanted, to choose from
+_KINDS = {"puzzle": "8-puzzle", "blocksworld": "Blocksworld, 4 blocks"}
+
+# A picture file of a configuration [C]; None where there is none.
+Pictures = Callable[[Tensor], Path | None]
+
+
+def read(reader: Reader, world: World, pictures: Pictures, states: Tensor) -> dict[str, Any]:
+    """How many of states [S, C] that have pictures are read right, and what is wrong in others."""
+    mistakes: Counter[str] = Counter()
+    read_right = total = 0
+    for state in states:
+        path = pictures(state)
+        if path is None:
+            continue
+        total += 1
+        seen = _seen(reader, world, path)
+        if seen is not None and seen.equal(state):
+            read_right += 1
+        else:
+            mistakes["no legal state" if seen is None else _difference(world, state, seen)] += 1
+    return {"states": total, "right": read_right, "mistakes": dict(sorted(mistakes.items()))}
+
+
+def _seen(reader: Reader, world: World, path: Path) -> Tensor | None:
+    """The configuration that is read in a picture, if it is a legal one."""
+    try:
+        return world.configuration_of(reader.objects(reader.picture(path), world))
+    except ValueError:
+        return None
+
+
+def _difference(world: World, state: Tensor, seen: Tensor) -> str:
+    if not isinstance(world, PicturedBlocksworld):
+        return "another state"
+    moved = (state != seen).unflatten(-1, (-1, 3)).any(0)
+    return "another material" if not moved[:2].any() else "another place"
+
+
+def plan(
+    reader: Reader, planner: LatentPlanner, pictures: Pictures, known: set[int]
+) -> list[dict[str, Any]]:
+    """What becomes of problems whose ends are pictures of states that are not ``known``."""
+    world, found = planner.world, []
+    for steps, count in PROBLEMS[world.kind].items():
+        for problem in _unknown(world, steps, count, pictures, known):
+            found.append({"steps": steps} | _solve(reader, planner, pictures, problem))
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def _unknown(
+    world: World, steps: int, count: int, pictures: Pictures, known: set[int]
+) -> list[Problem]:
+    """The first problems with pictures of both ends, which are new to the reader.
+
+    Problems that lead to a state that all have in common, as in the puzzle, begin at a new one.
+    """
+    drawn = (2 if world.start() is not None else _DRAWN) * count
+    fitting = []
+    for problem in problems_for(world, steps, drawn, seed=0):
+        ends = [world.configuration_of(objects) for objects in (problem.init, problem.goal)]
+        new = ends[:1] if world.start() is not None else ends
+        if any(int(world.index(end)) in known for end in new):
+            continue
+        if all(pictures(end) is not None for end in ends):
+            fitting.append(problem)
+    if len(fitting) < count:
+        raise ValueError(
+            f"{len(fitting)} problems of {steps} steps between new pictures, not {count}"
+        )
+    return fitting[:count]
+
+
+def _solve(
+    reader: Reader, planner: LatentPlanner, pictures: Pictures, problem: Problem
+) -> dict[str, Any]:
+    world = planner.world
+    given = {"init": problem.init, "goal": problem.goal}
+    objects, misread = {}, []
+    for end, truth in given.items():
+        path = pictures(world.configuration_of(truth))
+        assert path is not None
+        seen = _seen(reader, world, path)
+        if seen is None or not seen.equal(world.configuration_of(truth)):
+            misread.append(end)
+        if seen is not None:
+            objects[end] = reader.objects(reader.picture(path), world)
+    told: dict[str, Any] = {"name": problem.name, "misread": misread}
+    if len(objects) < len(given):
+        return told | {"valid": False, "failure": "misread"}
+    result = planner.solve(objects["init"], objects["goal"], nearest=True)
+    if result.objects is not None:  # judged by what the pictures show
+        verdict = validate(world, result.objects, problem.init, problem.goal)
+        result = replace(result, report=verdict)
+    failure = "misread" if misread else failure_of(result)
+    report = result.report
+    return told | {
+        "valid": result.valid,
+        "failure": None if result.valid else str(failure),
+        "bits_off": list(result.bits_off),
+        "length": None if report is None else report.length,
+        "optimum": None if report is None else report.optimum,
+        "faults": [] if report is None else [str(fault) for fault in report.faults],
+        "seconds": round(sum(result.seconds.values()), 2),
+    }
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the pictures of a reader's world are, and which of them it learned from."""
+
+    pictures: Pictures
+    known: set[int]  # by index
+    states: Tensor  # [S, C], others that it can be asked for
+
+
+def place_of(reader: Reader, world: World, data: Path, scratch: Path) -> Place:
+    """Those of the Blocksworld lie in a folder of data, those of the puzzle are drawn."""
+    config = reader.data
+    if isinstance(config, BlockPicturesData) and isinstance(world, PicturedBlocksworld):
+        folder = config.place(data)
+
+        def photographed(state: Tensor) -> Path | None:
+            rank = int(world.index(state))
+            return files.image_path(folder, rank) if files.finished(folder, rank) else None
+
+        most = world.world.number_of_states
+        drawn = world.sample(min(most, config.train + _STATES), config.seed)
+        known = set(world.index(drawn[: config.train]).tolist())
+        return Place(photographed, known, drawn[config.train :])
+    assert isinstance(config, PuzzlePicturesData)
+    assert isinstance(world, PuzzleWorld)
+    drawn = world.sample(config.train + _STATES, config.seed)
+
+    def drawing(state: Tensor) -> Path:
+        path = scratch / f"{int(world.index(state)):08d}.png"
+        if not path.exists():
+            Image.fromarray(world.draw(world.objects(state)[None])[0]).save(path)
+        return path
+
+    known = set(world.index(drawn[: config.train]).tolist())
+    return Place(drawing, known, drawn[config.train :])
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Read or plan, and write the record."""
+    reader = open_reader(options.reader)
+    with scratch_folder() as scratch:
+        told: dict[str, Any] = {
+            "reader": reader.config.as_dict(),
+            "environment": describe(torch.device("cpu")),
+        }
+        if options.what == "read":
+            world = _world_of(reader, options)
+            place = place_of(reader, world, options.data, scratch)
+            told |= read(reader, world, place.pictures, place.states)
+        else:
+            space = open_space(options.network, options.data)
+            world = space.world
+            if world.name != reader.data.world_name:
+                raise SystemExit(f"{reader.path} reads {reader.data.world_name}, not {world.name}")
+            place = place_of(reader, world, options.data, scratch)
+            with LatentPlanner(space.model, world) as planner:
+                found = plan(reader, planner, place.pictures, place.known)
+            told |= {"network": space.config.as_dict(), "problems": found}
+    name = "reading" if options.what == "read" else "plans"
+    path = RECORDS / f"{world.kind}-{name}.json"
+    atomic_write_text(path, json.dumps(told, indent=1) + "\n")
+    print(path)
+
+
+def _world_of(reader: Reader, options: argparse.Namespace) -> World:
+    """That of a puzzle needs no network; blocks are known by the features of their patches."""
+    if isinstance(reader.data, PuzzlePicturesData):
+        return PuzzleWorld(reader.data.width, reader.data.height)
+    if options.network is None:
+        raise SystemExit("NETWORK: needed to know blocks by")
+    return open_space(options.network, options.data).world
+
+
+def tables() -> str:
+    """What was read and planned, a line for each world that has records."""
+    reading, planned = [], []
+    for kind, name in _KINDS.items():
+        for told in _record(kind, "reading"):
+            mistakes = ", ".join(f"{count} {what}" for what, count in told["mistakes"].items())
+            right, total = told["right"], told["states"]
+            data = told["reader"]["data"]
+            reading.append(
+                [name, f"{data['train']:,}", f"{right:,} of {total:,}", mistakes or "none"]
+            )
+        for told in _record(kind, "plans"):
+            problems = told["problems"]
+            by_steps = [_solved(problems, steps) for steps in PROBLEMS[kind]]
+            failures = Counter(one["failure"] for one in problems if not one["valid"])
+            said = ", ".join(f"{count} {what}" for what, count in sorted(failures.items()))
+            best = sum(one["valid"] and one["length"] == one["optimum"] for one in problems)
+            planned.append([name, "; ".join(by_steps), str(best), said or "none"])
+    if not reading and not planned:
+        return "Nothing has been recorded yet.\n"
+    titles = ["world", "states learned from", "others read right", "mistakes in the rest"]
+    parts = [markdown(titles, reading)] if reading else []
+    if planned:
+        parts.append(markdown(["world", "valid plans", "of them shortest", "failures"], planned))
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _solved(problems: Sequence[dict[str, Any]], steps: int) -> str:
+    own = [one["valid"] for one in problems if one["steps"] == steps]
+    return f"{sum(own)} of {len(own)} over {steps} steps"
+
+
+def _record(kind: str, name: str) -> Iterator[dict[str, Any]]:
+    path = RECORDS / f"{kind}-{name}.json"
+    if path.is_file():
+        yield json.loads(path.read_text(encoding="utf-8"))
+
+
+def written(text: str) -> str:
+    """The page with the tables of the records."""
+    return with_blocks(text, PAGE.name, {"readers": tables()})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See above."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    whats = parser.add_subparsers(dest="what", required=True)
+    for what, optional in (("read", "?"), ("plan", None)):
+        command = whats.add_parser(what)
+        command.add_argument("reader", type=Path)
+        command.add_argument("network", type=Path, nargs=optional, help="of the planner")
+        command.add_argument("--data", type=Path, default=Path("runs"))
+        command.set_defaults(run=measure)
+    whats.add_parser("write").set_defaults(run=_write)
+    options = parser.parse_args(arguments)
+    options.run(options)
+
+
+def _write(options: argparse.Namespace) -> None:
+    atomic_write_text(PAGE, written(PAGE.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()
