@@ -126,6 +126,14 @@ class Near:
 
 
 @dataclass(frozen=True)
+class SmallAutoencoder(Autoencoder):
+    """An autoencoder that is trained before a compiler would be ready."""
+
+    kind: ClassVar[str] = "small autoencoder"
+    compiled: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A task of the study, and what it is trained with."""
 
@@ -137,7 +145,7 @@ class Scenario:
 
 PUZZLE = PuzzleData(width=2, height=3, states=720, train=600)
 MISSING = replace(PUZZLE, variable=True)
-READER = Autoencoder((128, 128), (128,), latent=32, decoder_width=128, dropout=0.0)
+READER = SmallAutoencoder((128, 128), (128,), latent=32, decoder_width=128, dropout=0.0)
 WRITER = RuleLearner(width=256, dropout=0.0)
 RECONSTRUCTION = Schedule(epochs=300, batch=100, learning_rate=2e-3, cooldown=0.2, evaluations=10)
 PRODUCTION = Schedule(epochs=100, batch=100, learning_rate=2e-3, cooldown=0.5, evaluations=10)
@@ -187,7 +195,7 @@ STUDY = {
         f"random-{n}x{d}": Scenario(
             f"{n} random elements of {d} bits",
             RandomSetsData(elements=n, bits=d),
-            Autoencoder((256, 256), (256,), latent=64, decoder_width=512, dropout=0.0),
+            SmallAutoencoder((256, 256), (256,), latent=64, decoder_width=512, dropout=0.0),
             Schedule(epochs=300, batch=50, learning_rate=1e-3, cooldown=0.5, evaluations=10),
         )
         for n in (2, 8, 32)

@@ -11,6 +11,7 @@ from setwise.experiments.records import Record
 from setwise.report import tables
 from setwise.report.remarks import remarks
 from setwise.report.tables import Cell, Recorded
+from tools import advice
 from tools.markdown import markdown, with_blocks
 
 BLOCK = "headline"
@@ -23,8 +24,10 @@ ROWS = {
 
 
 def update(readme: Path, results: Path) -> str:
-    """The text of the README with its block made anew from a folder of records."""
-    return with_blocks(readme.read_text(), readme.name, {BLOCK: headline(results)})
+    """The text of the README with its blocks made anew from a folder of records."""
+    study = tables.read_experiments(results).get(advice.STUDY)
+    blocks = {BLOCK: headline(results), "study-kinds": advice.by_kind(study)}
+    return with_blocks(readme.read_text(), readme.name, blocks)
 
 
 def headline(results: Path) -> str:
