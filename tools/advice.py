@@ -30,6 +30,7 @@ KINDS = {
     "the same, scored as categorical": ("puzzle-categorical",),
     "different sizes, and outputs that say whether they exist": (
         "missing-presence",
+        "missing-prototypes",
         "multisets-presence",
     ),
     "different sizes, filled up with dummies": (
@@ -47,6 +48,7 @@ KINDS = {
 }
 SIZES = (
     "missing-presence",
+    "missing-prototypes",
     "missing-placed",
     "missing-counted",
     "multisets-presence",
