@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
+from setwise.experiments import store
 from setwise.report import tables
 from setwise.report.tables import Cell, Recorded
 from tools.markdown import markdown
 
 NOTHING = "Nothing recorded yet.\n"
 STUDY = "losses"
+STEPS = Path("studies", "steps.jsonl")
 BESIDE = "set_cross_entropy"  # which the others are measured by
 LEVEL = 0.01  # within which medians are taken for level
 BROKEN = 0.05
@@ -69,34 +73,25 @@ def by_scenario(study: Recorded) -> dict[str, list[Cell]]:
     return {scenario: found[scenario] for scenario in study.sheet.scenarios if scenario in found}
 
 
-def times(study: Recorded) -> dict[tuple[str, str], float]:
-    """Seconds of a network and an epoch, by loss and scenario; none of losses trained together."""
-    together: dict[str, set[str]] = defaultdict(set)
-    for record in study.records:
-        together[record["ensemble"]].add(record["loss"])
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for record in study.records:
-        if len(together[record["ensemble"]]) == 1:
-            own = record["seconds"] / record["members"] / record["config"]["schedule"]["epochs"]
-            found[record["loss"], record["scenario"]].append(own)
-    return {cell: median(seconds) for cell, seconds in found.items()}
+def read_steps(results: Path) -> list[dict[str, Any]]:
+    """The milliseconds of a step by loss and task; none where they are not measured yet."""
+    return store.read(results / STEPS) if (results / STEPS).exists() else []
 
 
-def times_beside(study: Recorded) -> dict[str, float]:
-    """What a training with a loss takes beside one with set cross entropy: median over tasks."""
-    found = times(study)
+def slowness(steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What a step with a loss takes beside one with set cross entropy: the median over tasks."""
+    found = {(one["loss"], one["scenario"]): one["milliseconds"] for one in steps}
     beside: dict[str, list[float]] = defaultdict(list)
-    for (loss, scenario), seconds in found.items():
+    for (loss, scenario), taken in found.items():
         if (BESIDE, scenario) in found:
-            beside[loss].append(seconds / found[BESIDE, scenario])
+            beside[loss].append(taken / found[BESIDE, scenario])
     return {loss: median(ratios) for loss, ratios in beside.items()}
 
 
-def by_kind(study: Recorded | None) -> str:
-    """For each kind of data what to take, by the mean over its tasks."""
+def by_kind(study: Recorded | None, beside: Mapping[str, float]) -> str:
+    """For each kind of data what to take, by the mean over its tasks, the fastest first."""
     if study is None:
         return NOTHING
-    slowness = times_beside(study)
     lines = []
     for kind, scenarios in KINDS.items():
         worth = _worth(study, scenarios)
@@ -105,7 +100,7 @@ def by_kind(study: Recorded | None) -> str:
         best = max(worth.values())
         level = sorted(
             (loss for loss in worth if worth[loss] >= max(best - LEVEL, BROKEN)),
-            key=lambda loss: slowness.get(loss, math.inf),
+            key=lambda loss: beside.get(loss, math.inf),
         )
         behind = sorted(
             (loss for loss in worth if loss not in level and worth[loss] >= BROKEN),

@@ -26,7 +26,8 @@ ROWS = {
 def update(readme: Path, results: Path) -> str:
     """The text of the README with its blocks made anew from a folder of records."""
     study = tables.read_experiments(results).get(advice.STUDY)
-    blocks = {BLOCK: headline(results), "study-kinds": advice.by_kind(study)}
+    beside = advice.slowness(advice.read_steps(results))
+    blocks = {BLOCK: headline(results), "study-kinds": advice.by_kind(study, beside)}
     return with_blocks(readme.read_text(), readme.name, blocks)
 
 

@@ -2,13 +2,16 @@
 
     python -m tools.study
 
-The studies are trained by ``setwise train studies/losses.py`` and ``studies/likelihood.py``.
+The studies are trained by ``setwise train studies/losses.py`` and ``studies/likelihood.py``, and
+timed by ``studies/step_times.py``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from setwise.experiments import store
 from setwise.files import atomic_write_text
@@ -17,7 +20,7 @@ from setwise.report import tables
 from setwise.report.tables import Cell, Recorded
 from tools import advice, headline
 from tools.advice import BROKEN, LEVEL, MOST_NAMED, NOTHING, STUDY, score
-from tools.markdown import ratio, with_blocks, wrapped
+from tools.markdown import number, ratio, with_blocks, wrapped
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "which-loss.md"
@@ -25,9 +28,9 @@ PAGE = ROOT / "docs" / "which-loss.md"
 ADVICE = {
     ROOT / "docs" / "choosing-a-loss.md": {
         "study-kinds": advice.by_kind,
-        "study-remedies": advice.remedies,
+        "study-remedies": lambda study, _: advice.remedies(study),
     },
-    ROOT / "docs" / "variable-sizes.md": {"study-sizes": advice.sizes},
+    ROOT / "docs" / "variable-sizes.md": {"study-sizes": lambda study, _: advice.sizes(study)},
 }
 FULL_LENGTH = "likelihood"
 LIGHTS = Path("studies", "lights.jsonl")
@@ -47,9 +50,13 @@ def update(page: Path, results: Path) -> str:
     """The text of the page with all its blocks made anew from a folder of records."""
     found = tables.read_experiments(results)
     study, full = (found.get(name) for name in (STUDY, FULL_LENGTH))
-    of_study = {"rows": rows, "medians": medians, "losses": losses}
+    steps = advice.read_steps(results)
+    beside = advice.slowness(steps)
     blocks = {
-        f"study-{name}": block(study) if study else NOTHING for name, block in of_study.items()
+        "study-rows": rows(study, beside) if study else NOTHING,
+        "study-medians": medians(study) if study else NOTHING,
+        "study-losses": losses(study, beside) if study else NOTHING,
+        "study-steps": step_times(study, steps) if study and steps else NOTHING,
     }
     blocks["full-length"] = full_length(full) if full else NOTHING
     blocks["lights"] = lights(results / LIGHTS)
@@ -59,18 +66,18 @@ def update(page: Path, results: Path) -> str:
 def update_advice(page: Path, results: Path) -> str:
     """The same of a page of `ADVICE`."""
     study = tables.read_experiments(results).get(STUDY)
-    blocks = {name: block(study) for name, block in ADVICE[page].items()}
+    beside = advice.slowness(advice.read_steps(results))
+    blocks = {name: block(study, beside) for name, block in ADVICE[page].items()}
     return with_blocks(page.read_text(), page.name, blocks)
 
 
-def rows(study: Recorded) -> str:
+def rows(study: Recorded, beside: Mapping[str, float]) -> str:
     """For each task the losses that are level with the best, the fastest first."""
-    times = advice.times(study)
     lines = []
     for scenario, cells in advice.by_scenario(study).items():
         best = max(map(score, cells))
         level = [cell for cell in cells if score(cell) >= best - LEVEL]
-        level.sort(key=lambda cell: times.get((cell.loss, scenario), math.inf))
+        level.sort(key=lambda cell: beside.get(cell.loss, math.inf))
         others = sorted((c for c in cells if c not in level), key=lambda c: -score(c))
         lines.append(
             [
@@ -91,9 +98,8 @@ def medians(study: Recorded) -> str:
     return advice.table(["", *advice.symbols(study)], lines)
 
 
-def losses(study: Recorded) -> str:
+def losses(study: Recorded, beside: Mapping[str, float]) -> str:
     """Of each loss: the tasks it solves, those it never does, where it is worst, what it takes."""
-    beside = advice.times_beside(study)
     by_scenario = advice.by_scenario(study)
     best = {scenario: max(map(score, cells)) for scenario, cells in by_scenario.items()}
     lines = []
@@ -121,6 +127,19 @@ def losses(study: Recorded) -> str:
         "time beside SH",
     ]
     return advice.table(titles, lines)
+
+
+def step_times(study: Recorded, steps: Sequence[Mapping[str, Any]]) -> str:
+    """Milliseconds of a step of training, by loss and task."""
+    found = {(one["loss"], one["scenario"]): one["milliseconds"] for one in steps}
+    scenarios = list(dict.fromkeys(one["scenario"] for one in steps))
+    lines = [
+        [style.symbol, *(number(found.get((loss, scenario))) for scenario in scenarios)]
+        for loss, style in study.sheet.losses.items()
+    ]
+    where = sorted({one["environment"]["hardware"] for one in steps})
+    said = f"Milliseconds of a step of {steps[0]['networks']} networks on {' and '.join(where)}."
+    return advice.table(["", *map(study.sheet.label, scenarios)], lines) + "\n" + wrapped(said)
 
 
 def full_length(study: Recorded) -> str:

@@ -58,6 +58,19 @@ SMALL = Recorded(
 )
 
 
+STEPS = [
+    {
+        **{"loss": loss, "scenario": scenario, "milliseconds": taken, "networks": 2},
+        "environment": {"hardware": "a machine"},
+    }
+    for loss, scenario, taken in (
+        *((SH, "bags", 1.0), (AH, "bags", 10.0), (LH, "bags", 2.0)),
+        *((SH, "clouds", 2.0), (LH, "clouds", 6.0)),
+    )
+]
+BESIDE = advice.slowness(STEPS)
+
+
 def test_the_committed_page_is_that_of_the_records() -> None:
     assert study.update(study.PAGE, RESULTS) == study.PAGE.read_text()
 
@@ -77,7 +90,7 @@ def test_what_to_take_for_a_kind_of_data(monkeypatch: pytest.MonkeyPatch) -> Non
     """By the mean over its tasks; of a loss that lacks a task nothing is said."""
     kinds = {"bags": ("bags",), "either": ("bags", "clouds"), "others": ("later",)}
     monkeypatch.setattr(advice, "KINDS", kinds)
-    text = advice.by_kind(SMALL)
+    text = advice.by_kind(SMALL, BESIDE)
     assert "| bags | `set_likelihood` 0.99; `assignment_cross_entropy` 0.99 | none | 1 |\n" in text
     either = "either (2 of 3 losses) | `set_likelihood` 0.75 | `set_cross_entropy` 0.41 | 0 |\n"
     assert either in text
@@ -91,7 +104,7 @@ def test_what_helps_where_set_cross_entropy_is_behind() -> None:
 
 
 def test_a_row_names_what_is_level_with_the_best_the_fastest_first() -> None:
-    text = study.rows(SMALL)
+    text = study.rows(SMALL, BESIDE)
     assert "| bags of digits | LH 0.99; AH 0.99 | none | SH |\n" in text
     assert "| clouds | SH 0.80 | LH 0.50 | none |\n" in text
     assert "not trained yet" not in text
@@ -106,7 +119,7 @@ def test_all_medians() -> None:
 
 
 def test_losses_are_timed_beside_set_cross_entropy() -> None:
-    text = study.losses(SMALL)
+    text = study.losses(SMALL, BESIDE)
     assert (
         "| SH: set cross entropy | 0 of 2 | 1 | bags of digits: 0.02, not 0.99 | 1.0x |\n" in text
     )
@@ -114,9 +127,15 @@ def test_losses_are_timed_beside_set_cross_entropy() -> None:
     assert "| LH: set likelihood | 1 of 2 | 0 | clouds: 0.50, not 0.80 | 2.5x |\n" in text
 
 
-def test_losses_that_were_trained_together_have_no_times() -> None:
-    mixed = [record | {"ensemble": "all"} for record in SMALL.records]
-    assert "0.50, not 0.80 |  |\n" in study.losses(Recorded(SHEET, mixed, []))
+def test_a_loss_that_was_not_timed_has_no_time() -> None:
+    assert "0.50, not 0.80 |  |\n" in study.losses(SMALL, {})
+
+
+def test_milliseconds_of_a_step() -> None:
+    text = study.step_times(SMALL, STEPS)
+    assert "|  | bags of digits | clouds |\n" in text
+    assert "| LH | 2.00 | 6.00 |\n" in text
+    assert "Milliseconds of a step of 2 networks on a machine.\n" in text
 
 
 def test_runs_in_full() -> None:
@@ -127,7 +146,7 @@ def test_runs_in_full() -> None:
 def test_where_nothing_is_held_out_all_sets_count() -> None:
     records = [record | {"metrics": {"exact": 0.75}} for record in SMALL.records]
     assert "| clouds | SH 0.75; LH 0.75 | none | none |\n" in study.rows(
-        Recorded(SHEET, records, [])
+        Recorded(SHEET, records, []), BESIDE
     )
 
 

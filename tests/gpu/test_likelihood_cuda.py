@@ -142,7 +142,8 @@ def test_a_graph_can_hold_it(loss: Any, options: dict[str, Any]) -> None:
 
     def step() -> tuple[Tensor, Tensor]:
         value = loss(logits, target, **options)
-        return value, torch.autograd.grad(value, logits)[0]
+        # Without its graph, which would tie later steps to the stream of this one.
+        return value.detach(), torch.autograd.grad(value, logits)[0]
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
