@@ -41,7 +41,7 @@ def config(scenario: str, loss: str, seed: int) -> Config:
             base,
             data=MultisetData(states=100_000, train=96_000),
             network=RuleLearner(width=1000, hidden_layers=3, dropout=0.0, surplus=4),
-            schedule=Schedule(epochs=40, batch=250, cooldown=0.7, evaluations=20),
+            schedule=Schedule(epochs=40, batch=250, cooldown=0.7, evaluations=10),
         )
     if scenario == "lights":
         return replace(

@@ -44,13 +44,13 @@ def main(output: Path, commit: str | None = None) -> None:
     study = run_file("experiment", STUDY)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     where = environment.describe(device, commit)
+    output.parent.mkdir(parents=True, exist_ok=True)
     found = []
     for scenario in TASKS:
         for loss in study.EXPERIMENT.losses:
             found.append(step_of(study, scenario, loss, device) | {"environment": where})
             print(found[-1], flush=True)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(output, "".join(json.dumps(one) + "\n" for one in found))
+        atomic_write_text(output, "".join(json.dumps(one) + "\n" for one in found))
 
 
 if __name__ == "__main__":
