@@ -31,7 +31,7 @@ ANNEALED = {
 # What a reader knows of their sets, and the tasks that are like them.
 KINDS = {
     "distinct elements of several features": ("puzzle",),
-    "the same, scored as categorical": ("puzzle-categorical",),
+    "such elements, scored as categorical": ("puzzle-categorical",),
     "different sizes, and outputs that say whether they exist": (
         "missing-presence",
         "missing-prototypes",
