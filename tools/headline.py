@@ -1,4 +1,4 @@
-"""What stands in docs/reproduction.md of the paper's tables: elements in random order, every size of Table 4, longest plans."""
+"""The paper's tables beside ours: in random order, every size of Table 4, longest plans."""
 
 from __future__ import annotations
 

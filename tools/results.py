@@ -28,7 +28,7 @@ NOTHING = "No runs recorded yet.\n"
 
 
 def main() -> None:
-    """Update docs/results.md, the pictures of experiments in docs/figures/, and docs/reproduction.md."""
+    """Update docs/results.md, its pictures in docs/figures/, and docs/reproduction.md."""
     write(ROOT / "docs" / "results.md", ROOT / "results")
     beside = ROOT / "docs" / "reproduction.md"
     atomic_write_text(beside, headline.update(beside, ROOT / "results"))

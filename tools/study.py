@@ -1,66 +1,82 @@
-"""Write the numbers of docs/which-loss.md from the records of the studies in results/.
+"""Write what the studies in results/ say: docs/which-loss.md, and tables of two other documents.
 
     python -m tools.study
 
-The studies are trained by ``setwise train studies/losses.py`` and ``studies/likelihood.py``.
+The studies are trained by ``setwise train studies/losses.py`` and ``studies/likelihood.py``, and
+timed by ``studies/step_times.py``.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 from setwise.experiments import store
 from setwise.files import atomic_write_text
 from setwise.losses.table import find_loss
 from setwise.report import tables
 from setwise.report.tables import Cell, Recorded
-from tools.markdown import markdown, ratio, with_blocks, wrapped
+from tools import advice
+from tools.advice import BROKEN, LEVEL, MOST_NAMED, NOTHING, STUDY, score
+from tools.markdown import number, ratio, with_blocks, wrapped
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "which-loss.md"
-NOTHING = "Nothing recorded yet.\n"
-STUDY, FULL_LENGTH = "losses", "likelihood"
+# Other pages, and the block that each has of the study.
+ADVICE = {
+    ROOT / "docs" / "choosing-a-loss.md": {
+        "study-kinds": advice.by_kind,
+        "study-remedies": lambda study, _: advice.remedies(study),
+    },
+    ROOT / "docs" / "variable-sizes.md": {"study-sizes": lambda study, _: advice.sizes(study)},
+}
+FULL_LENGTH = "likelihood"
 LIGHTS = Path("studies", "lights.jsonl")
-BESIDE = "set_cross_entropy"  # whose time is the unit of the others
-LEVEL = 0.01  # within which medians are taken for level
-SOLVED, BROKEN = 0.95, 0.05
-MOST_NAMED = 3
+SOLVED = 0.95
 
 
 def main() -> None:
-    """Update the page."""
-    atomic_write_text(PAGE, update(PAGE, ROOT / "results"))
+    """Update all of them."""
+    results = ROOT / "results"
+    atomic_write_text(PAGE, update(PAGE, results))
+    for page in ADVICE:
+        atomic_write_text(page, update_advice(page, results))
 
 
 def update(page: Path, results: Path) -> str:
     """The text of the page with all its blocks made anew from a folder of records."""
     found = tables.read_experiments(results)
     study, full = (found.get(name) for name in (STUDY, FULL_LENGTH))
-    of_study = {"rows": rows, "medians": medians, "losses": losses}
+    steps = advice.read_steps(results)
+    beside = advice.slowness(steps)
     blocks = {
-        f"study-{name}": block(study) if study else NOTHING for name, block in of_study.items()
+        "study-rows": rows(study, beside) if study else NOTHING,
+        "study-medians": medians(study) if study else NOTHING,
+        "study-losses": losses(study, beside) if study else NOTHING,
+        "study-steps": step_times(study, steps) if study and steps else NOTHING,
     }
     blocks["full-length"] = full_length(full) if full else NOTHING
     blocks["lights"] = lights(results / LIGHTS)
     return with_blocks(page.read_text(), page.name, blocks)
 
 
-def score(cell: Cell) -> float:
-    """What a loss is worth: the median on what was held out, or on all where nothing was."""
-    return cell.median if cell.heldout_median is None else cell.heldout_median
+def update_advice(page: Path, results: Path) -> str:
+    """The same of a page of `ADVICE`."""
+    study = tables.read_experiments(results).get(STUDY)
+    beside = advice.slowness(advice.read_steps(results))
+    blocks = {name: block(study, beside) for name, block in ADVICE[page].items()}
+    return with_blocks(page.read_text(), page.name, blocks)
 
 
-def rows(study: Recorded) -> str:
+def rows(study: Recorded, beside: Mapping[str, float]) -> str:
     """For each task the losses that are level with the best, the fastest first."""
-    times = _times(study)
     lines = []
-    for scenario, cells in _by_scenario(study).items():
+    for scenario, cells in advice.by_scenario(study).items():
         best = max(map(score, cells))
         level = [cell for cell in cells if score(cell) >= best - LEVEL]
-        level.sort(key=lambda cell: times.get((cell.loss, scenario), math.inf))
+        level.sort(key=lambda cell: beside.get(cell.loss, math.inf))
         others = sorted((c for c in cells if c not in level), key=lambda c: -score(c))
         lines.append(
             [
@@ -70,58 +86,69 @@ def rows(study: Recorded) -> str:
                 _symbols(study, [cell for cell in cells if score(cell) < BROKEN]),
             ]
         )
-    return _table(["your data", "take", "behind", f"below {BROKEN:.2f}"], lines) + _recorded(study)
+    return advice.table(["your data", "take", "behind", f"below {BROKEN:.2f}"], lines) + _recorded(
+        study
+    )
 
 
 def medians(study: Recorded) -> str:
     """All cells: the median of the runs, the best of a row in bold."""
-    symbols = [style.symbol for style in study.sheet.losses.values()]
-    lines = []
-    for scenario, cells in _by_scenario(study).items():
-        found = {cell.loss: cell for cell in cells}
-        best = max(map(score, cells))
-        shown = [_median(study, found.get(loss), best) for loss in study.sheet.losses]
-        lines.append([study.sheet.label(scenario), *shown])
-    return _table(["", *symbols], lines)
+    lines = advice.rows_of(study, list(study.sheet.scenarios))
+    return advice.table(["", *advice.symbols(study)], lines)
 
 
-def losses(study: Recorded) -> str:
-    """Of each loss: how many tasks it solves, which it never does, and what a step takes."""
-    cells = tables.cells(study.sheet, study.records)
-    times = _times(study)
+def losses(study: Recorded, beside: Mapping[str, float]) -> str:
+    """Of each loss: the tasks it solves, those it never does, where it is worst, what it takes."""
+    by_scenario = advice.by_scenario(study)
+    best = {scenario: max(map(score, cells)) for scenario, cells in by_scenario.items()}
     lines = []
     for loss, style in study.sheet.losses.items():
-        own = [cell for cell in cells if cell.loss == loss]
+        own = [cell for cells in by_scenario.values() for cell in cells if cell.loss == loss]
         if not own:
             continue
         solved = sum(score(cell) >= SOLVED for cell in own)
         broken = sum(score(cell) < BROKEN for cell in own)
-        beside = [
-            times[loss, cell.scenario] / times[BESIDE, cell.scenario]
-            for cell in own
-            if {(loss, cell.scenario), (BESIDE, cell.scenario)} <= times.keys()
-        ]
+        worst = min(own, key=lambda cell: score(cell) - best[cell.scenario])
         lines.append(
             [
                 f"{style.symbol}: {style.label}",
                 f"{solved} of {len(own)}",
                 str(broken),
-                ratio(median(beside)) if beside else "",
+                _behind(study, worst, best[worst.scenario]),
+                ratio(beside[loss]) if loss in beside else "",
             ]
         )
-    titles = ["", f"tasks with a median of {SOLVED} or more", f"below {BROKEN}", "time beside SH"]
-    return _table(titles, lines)
+    titles = [
+        "",
+        f"tasks with a median of {SOLVED} or more",
+        f"below {BROKEN}",
+        "furthest behind the best",
+        "time beside SH",
+    ]
+    return advice.table(titles, lines)
+
+
+def step_times(study: Recorded, steps: Sequence[Mapping[str, Any]]) -> str:
+    """Milliseconds of a step of training, by loss and task."""
+    found = {(one["loss"], one["scenario"]): one["milliseconds"] for one in steps}
+    scenarios = list(dict.fromkeys(one["scenario"] for one in steps))
+    lines = [
+        [style.symbol, *(number(found.get((loss, scenario))) for scenario in scenarios)]
+        for loss, style in study.sheet.losses.items()
+    ]
+    where = sorted({one["environment"]["hardware"] for one in steps})
+    said = f"Milliseconds of a step of {steps[0]['networks']} networks on {' and '.join(where)}."
+    return advice.table(["", *map(study.sheet.label, scenarios)], lines) + "\n" + wrapped(said)
 
 
 def full_length(study: Recorded) -> str:
     """Best, median and worst of all runs, and of what was held out the median."""
-    symbols = [style.symbol for style in study.sheet.losses.values()]
     lines = []
-    for scenario, cells in _by_scenario(study).items():
+    for scenario, cells in advice.by_scenario(study).items():
         found = {cell.loss: cell for cell in cells}
         shown = [_in_full(study, found.get(loss)) for loss in study.sheet.losses]
         lines.append([study.sheet.label(scenario), *shown])
-    return _table(["", *symbols], lines) + _recorded(study)
+    return advice.table(["", *advice.symbols(study)], lines) + _recorded(study)
 
 
 def lights(path: Path) -> str:
@@ -137,34 +164,7 @@ def lights(path: Path) -> str:
         ]
         for one in store.read(path)
     ]
-    return _table(["", "seed", "states that come back", "problems with a valid plan"], lines)
-
-
-def _by_scenario(study: Recorded) -> dict[str, list[Cell]]:
-    found: dict[str, list[Cell]] = defaultdict(list)
-    for cell in tables.cells(study.sheet, study.records):
-        found[cell.scenario].append(cell)
-    return {scenario: found[scenario] for scenario in study.sheet.scenarios if scenario in found}
-
-
-def _times(study: Recorded) -> dict[tuple[str, str], float]:
-    """Seconds of a network and an epoch, by loss and scenario; none of losses trained together."""
-    together: dict[str, set[str]] = defaultdict(set)
-    for record in study.records:
-        together[record["ensemble"]].add(record["loss"])
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for record in study.records:
-        if len(together[record["ensemble"]]) == 1:
-            own = record["seconds"] / record["members"] / record["config"]["schedule"]["epochs"]
-            found[record["loss"], record["scenario"]].append(own)
-    return {cell: median(seconds) for cell, seconds in found.items()}
-
-
-def _median(study: Recorded, cell: Cell | None, best: float) -> str:
-    if cell is None:
-        return ""
-    said = study.sheet.format(score(cell))
-    return f"**{said}**" if score(cell) >= best - LEVEL and best >= BROKEN else said
+    return advice.table(["", "seed", "states that come back", "problems with a valid plan"], lines)
 
 
 def _in_full(study: Recorded, cell: Cell | None) -> str:
@@ -177,6 +177,13 @@ def _in_full(study: Recorded, cell: Cell | None) -> str:
         else f", held out {study.sheet.format(cell.heldout_median)}"
     )
     return f"{' / '.join(values)} ({cell.runs}){heldout}"
+
+
+def _behind(study: Recorded, cell: Cell, best: float) -> str:
+    if score(cell) >= best - LEVEL:
+        return "nowhere"
+    own, other = map(study.sheet.format, (score(cell), best))
+    return f"{study.sheet.label(cell.scenario)}: {own}, not {other}"
 
 
 def _named(study: Recorded, cells: list[Cell]) -> str:
@@ -203,10 +210,6 @@ def _recorded(study: Recorded) -> str:
         f"{seconds:.0f} s on {' and '.join(where)}."
     )
     return "\n" + wrapped(said)
-
-
-def _table(titles: list[str], lines: list[list[str]]) -> str:
-    return "".join(f"{line}\n" for line in markdown(titles, lines))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ _PUNCTUATION = re.compile(r"[^\w\- ]")
 
 
 def example(name: str) -> str:
-    """The Python block of docs/first-steps.md that follows the comment ``<!-- example: name -->``."""
+    """The Python block of the first steps that follows the comment ``<!-- example: name -->``."""
     pattern = rf"^<!-- example: {re.escape(name)} -->\n```python\n(.*?)^```$"
     blocks = re.findall(pattern, FIRST_STEPS.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 1, f"{FIRST_STEPS.name} has {len(blocks)} examples named {name}"

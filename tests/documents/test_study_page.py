@@ -1,4 +1,4 @@
-"""docs/which-loss.md is made from the records of the studies."""
+"""docs/which-loss.md and the advice of other documents are made from the records of the studies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import study
+from tools import advice, study
 
 from recorded import RESULTS
+from setwise.cli.user_file import run_file
 from setwise.experiments.experiment import LossStyle, Sheet
 from setwise.report.tables import Recorded
 
@@ -57,12 +58,53 @@ SMALL = Recorded(
 )
 
 
+STEPS = [
+    {
+        **{"loss": loss, "scenario": scenario, "milliseconds": taken, "networks": 2},
+        "environment": {"hardware": "a machine"},
+    }
+    for loss, scenario, taken in (
+        *((SH, "bags", 1.0), (AH, "bags", 10.0), (LH, "bags", 2.0)),
+        *((SH, "clouds", 2.0), (LH, "clouds", 6.0)),
+    )
+]
+BESIDE = advice.slowness(STEPS)
+
+
 def test_the_committed_page_is_that_of_the_records() -> None:
     assert study.update(study.PAGE, RESULTS) == study.PAGE.read_text()
 
 
+@pytest.mark.parametrize("page", study.ADVICE, ids=lambda page: page.stem)
+def test_so_is_the_advice_of_others(page: Path) -> None:
+    assert study.update_advice(page, RESULTS) == page.read_text()
+
+
+def test_every_task_is_of_a_kind() -> None:
+    tasks = run_file("experiment", study.ROOT / "studies" / "losses.py").EXPERIMENT.scenarios
+    assert sorted(name for kind in advice.KINDS.values() for name in kind) == sorted(tasks)
+    assert set(advice.SIZES) <= set(tasks)
+
+
+def test_what_to_take_for_a_kind_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the mean over its tasks; of a loss that lacks a task nothing is said."""
+    kinds = {"bags": ("bags",), "either": ("bags", "clouds"), "others": ("later",)}
+    monkeypatch.setattr(advice, "KINDS", kinds)
+    text = advice.by_kind(SMALL, BESIDE)
+    assert "| bags | `set_likelihood` 0.99; `assignment_cross_entropy` 0.99 | none | 1 |\n" in text
+    either = "either (2 of 3 losses) | `set_likelihood` 0.75 | `set_cross_entropy` 0.41 | 0 |\n"
+    assert either in text
+    assert "others" not in text
+
+
+def test_what_helps_where_set_cross_entropy_is_behind() -> None:
+    text = advice.remedies(SMALL)
+    assert "| bags of digits | 0.02 | **0.99** | **0.99** |\n" in text
+    assert "clouds" not in text
+
+
 def test_a_row_names_what_is_level_with_the_best_the_fastest_first() -> None:
-    text = study.rows(SMALL)
+    text = study.rows(SMALL, BESIDE)
     assert "| bags of digits | LH 0.99; AH 0.99 | none | SH |\n" in text
     assert "| clouds | SH 0.80 | LH 0.50 | none |\n" in text
     assert "not trained yet" not in text
@@ -77,15 +119,23 @@ def test_all_medians() -> None:
 
 
 def test_losses_are_timed_beside_set_cross_entropy() -> None:
-    text = study.losses(SMALL)
-    assert "| SH: set cross entropy | 0 of 2 | 1 | 1.0x |\n" in text
-    assert "| AH: best assignment | 1 of 1 | 0 | 10.0x |\n" in text
-    assert "| LH: set likelihood | 1 of 2 | 0 | 2.5x |\n" in text
+    text = study.losses(SMALL, BESIDE)
+    assert (
+        "| SH: set cross entropy | 0 of 2 | 1 | bags of digits: 0.02, not 0.99 | 1.0x |\n" in text
+    )
+    assert "| AH: best assignment | 1 of 1 | 0 | nowhere | 10.0x |\n" in text
+    assert "| LH: set likelihood | 1 of 2 | 0 | clouds: 0.50, not 0.80 | 2.5x |\n" in text
 
 
-def test_losses_that_were_trained_together_have_no_times() -> None:
-    mixed = [record | {"ensemble": "all"} for record in SMALL.records]
-    assert "| LH: set likelihood | 1 of 2 | 0 |  |\n" in study.losses(Recorded(SHEET, mixed, []))
+def test_a_loss_that_was_not_timed_has_no_time() -> None:
+    assert "0.50, not 0.80 |  |\n" in study.losses(SMALL, {})
+
+
+def test_milliseconds_of_a_step() -> None:
+    text = study.step_times(SMALL, STEPS)
+    assert "|  | bags of digits | clouds |\n" in text
+    assert "| LH | 2.00 | 6.00 |\n" in text
+    assert "Milliseconds of a step of 2 networks on a machine.\n" in text
 
 
 def test_runs_in_full() -> None:
@@ -96,7 +146,7 @@ def test_runs_in_full() -> None:
 def test_where_nothing_is_held_out_all_sets_count() -> None:
     records = [record | {"metrics": {"exact": 0.75}} for record in SMALL.records]
     assert "| clouds | SH 0.75; LH 0.75 | none | none |\n" in study.rows(
-        Recorded(SHEET, records, [])
+        Recorded(SHEET, records, []), BESIDE
     )
 
 

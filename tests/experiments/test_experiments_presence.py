@@ -12,10 +12,12 @@ from setwise.data import SlidingPuzzle, drop_elements
 from setwise.experiments.config import Config
 from setwise.experiments.measures import SetSuccess
 from setwise.experiments.networks import Autoencoder, RuleLearner
+from setwise.experiments.networks.autoencoder import Reconstruction
 from setwise.experiments.presence import comparable, split_presence
 from setwise.experiments.tasks import MultisetData, PuzzleData
 from setwise.experiments.train import Training, build_network
 from setwise.losses.table import LOSSES
+from setwise.models.prototypes import as_logits
 from tiny_experiments import puzzle_config
 
 PUZZLE = PuzzleData(2, 3, states=40, train=30, variable=True, dummies="none")
@@ -81,9 +83,19 @@ class TestNetworks:
         with pytest.raises(ValueError, match=r"surplus: expected 0, or more where .*, got -1"):
             replace(TINY, surplus=-1).build(PUZZLE.load())
 
-    def test_have_no_prototypes_of_several_sizes(self) -> None:
-        with pytest.raises(ValueError, match="start_at_prototypes: needs sets of one size"):
-            replace(TINY, start_at_prototypes=True).build(PUZZLE.load())
+    def test_begin_at_prototypes_of_the_elements_that_exist(self) -> None:
+        task = PUZZLE.load()
+        network = replace(TINY, start_at_prototypes=True).build(task)
+        assert isinstance(network, Reconstruction)
+        bias = network.autoencoder.decoder.output.bias.unflatten(0, (6, -1))
+        expected = as_logits(task.prototypes, task.features)
+        assert torch.equal(bias[:, :-1], expected)
+        exists = task.targets[: task.train, :, -1].mean()
+        torch.testing.assert_close(bias[:, -1].sigmoid(), exists.expand(6))
+
+    def test_have_no_prototypes_for_surplus_outputs(self) -> None:
+        with pytest.raises(ValueError, match=r"start_at_prototypes: .*, got surplus 2"):
+            replace(TINY, start_at_prototypes=True, surplus=2).build(PUZZLE.load())
 
 
 class TestMeasure:

@@ -43,6 +43,18 @@ def test_the_committed_sheet_is_that_of_the_study() -> None:
     assert Sheet.read(STUDIES.parent / "results/likelihood.json") == study.EXPERIMENT.sheet
 
 
+@pytest.mark.slow
+def test_a_step_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    timing = run_file("experiment", STUDIES / "step_times.py")
+    study = run_file("experiment", STUDIES / "losses.py")
+    monkeypatch.setattr(timing, "NETWORKS", 1)
+    monkeypatch.setattr(timing, "EPOCHS", 1)
+    assert set(timing.TASKS) <= set(study.EXPERIMENT.scenarios)
+    found = timing.step_of(study, "random-2x2", "set_average", torch.device("cpu"))
+    assert found["milliseconds"] > 0
+    assert {"scenario": "random-2x2", "loss": "set_average", "networks": 1}.items() <= found.items()
+
+
 def test_every_loss_of_the_library_is_studied() -> None:
     study = run_file("experiment", STUDIES / "losses.py")
     ours = {

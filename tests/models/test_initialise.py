@@ -82,6 +82,29 @@ def test_prototypes_cost_no_more_than_any_that_pair_the_same_sets_otherwise() ->
     assert cost(find_prototypes(sets, features, starts=40)) == pytest.approx(least, rel=1e-5)
 
 
+def test_what_is_not_valid_has_no_say_in_prototypes() -> None:
+    """Kinds that are missing from many sets are found, whatever stands in their place."""
+    sets, generator = grey_sets(), torch.Generator().manual_seed(3)
+    valid = torch.rand(50, 2, generator=generator) < 0.7
+    valid[0] = True
+    filled = sets.masked_fill(~valid.unsqueeze(-1), 7.0)
+    found = by_first_feature(find_prototypes(filled, FEATURES, valid=valid))
+    first = sets[..., 0] > 0.5
+    for kind, prototype in enumerate(found):
+        own = sets[valid & (first == bool(kind))]
+        torch.testing.assert_close(prototype, own.mean(0))
+
+
+def test_prototypes_begin_with_a_full_set() -> None:
+    sets = grey_sets()
+    valid = torch.ones(50, 2, dtype=torch.bool)
+    valid[:, 1] = False
+    with pytest.raises(ValueError, match=r"valid: expected at least one set with all of its 2"):
+        find_prototypes(sets, FEATURES, valid=valid)
+    with pytest.raises(ValueError, match=r"valid: expected booleans of shape \[50, 2\], got"):
+        find_prototypes(sets, FEATURES, valid=valid.float())
+
+
 def test_prototypes_of_gaussian_features_are_means() -> None:
     generator = torch.Generator().manual_seed(3)
     sets = torch.tensor([[100.0], [-7.0]]) + torch.randn(30, 2, 1, generator=generator)

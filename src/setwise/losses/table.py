@@ -124,7 +124,7 @@ for _function, _symbol, _label, _colour, _options, _capturable in (
     (set_average, "A1H", "set average", "#1f77b4", (), True),
     (hausdorff, "H1H", "Hausdorff", "#ff7f0e", (), True),
     (assignment_cross_entropy, "AH", "best assignment", "#2ca02c", (), True),
-    (stable_matching_cross_entropy, "GS", "stable matching", "#e377c2", (), False),
+    (stable_matching_cross_entropy, "GS", "stable matching", "#e377c2", (), True),
     (transport_cross_entropy, "OT", "optimal transport", "#17becf", (), True),
     (set_likelihood, "LH", "set likelihood", "#9467bd", ("exclusivity",), True),
 ):

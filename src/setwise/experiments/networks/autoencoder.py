@@ -46,11 +46,14 @@ class Autoencoder(NetworkConfig):
             dropout=self.dropout,
             presence=task.presence,
         )
-        if self.start_at_prototypes and task.presence:
-            raise ValueError("start_at_prototypes: needs sets of one size, and these have several")
+        if self.start_at_prototypes and self.surplus:
+            raise ValueError(
+                f"start_at_prototypes: there is one for each element of the largest set, and none "
+                f"for surplus outputs, got surplus {self.surplus}; leave out one of the two"
+            )
         if self.start_at_prototypes and to_train:
-            seen = task.targets[: task.train]
-            start_at_prototypes(autoencoder, seen, task.features, task.prototypes)
+            sets, valid = task.trained_on()
+            start_at_prototypes(autoencoder, sets, task.features, task.prototypes, valid)
         elements = None if task.elements is None else task.elements.cpu()
         return Reconstruction(autoencoder, elements)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from setwise.experiments.measures import Measure, SetSuccess
+from setwise.experiments.presence import split_presence
 from setwise.features import Features
 from setwise.models import find_prototypes
 from setwise.registry import Registry
@@ -71,7 +72,13 @@ class Task:
     @cached_property
     def prototypes(self) -> Tensor:
         """Typical elements [N, F] of the sets trained on; the same for all networks."""
-        return find_prototypes(self.targets[: self.train], self.features)
+        sets, valid = self.trained_on()
+        return find_prototypes(sets, self.features, valid=valid)
+
+    def trained_on(self) -> tuple[Tensor, Tensor | None]:
+        """The sets [train, N, F], and which of their elements there are, if not all."""
+        sets, exists = split_presence(self.targets[: self.train], self.features.width)
+        return sets, None if exists is None else exists > 0
 
     def to(self, device: torch.device) -> Task:
         elements = None if self.elements is None else self.elements.to(device)
