@@ -19,8 +19,30 @@ HEAT_MAP = (
 
 def matrix(record: Record) -> str:
     """Every loss beside its fastest rival: ratios, and the times of ours, mode by mode."""
-    header, rows = record["header"], record["rows"]
-    sizes, parts = shapes_of(rows), [HEAT_MAP, ""]
+    header = record["header"]
+    versions = f"torch {header['torch']}, Triton {header['triton']}"
+    made = wrapped(
+        f"Measured on {header['hardware']}, {versions}, commit {str(header['commit'])[:12]}, with "
+        f"tf32 allowed: medians of wall time around a step, the device waited for, with contenders "
+        f"taking turns. A cell has the ratio and, in brackets, milliseconds of ours."
+    )
+    return "\n".join([HEAT_MAP, "", *_tables(record["rows"]), made])
+
+
+def on_a_cpu(record: Record) -> str:
+    """The same of batches as one trains with on a CPU."""
+    header = record["header"]
+    made = wrapped(
+        f"Measured on {header['hardware']}, torch {header['torch']}, NumPy {header['numpy']}, "
+        f"commit {str(header['commit'])[:12]}: medians of processor time, with contenders taking "
+        f"turns. A cell has the ratio and, in brackets, milliseconds of ours."
+    )
+    return "\n".join([*_tables(record["rows"]), made])
+
+
+def _tables(rows: list[Any]) -> list[str]:
+    """One for each mode, and what it comes to."""
+    sizes, parts = shapes_of(rows), []
     for mode, found in compared(rows).items():
         names, shapes = axes_of(found)
         lines = [
@@ -35,13 +57,7 @@ def matrix(record: Record) -> str:
             "",
             wrapped(summary(found)),
         ]
-    versions = f"torch {header['torch']}, Triton {header['triton']}"
-    made = wrapped(
-        f"Measured on {header['hardware']}, {versions}, commit {str(header['commit'])[:12]}, with "
-        f"tf32 allowed: medians of wall time around a step, the device waited for, with contenders "
-        f"taking turns. A cell has the ratio and, in brackets, milliseconds of ours."
-    )
-    return "\n".join([*parts, made])
+    return parts
 
 
 def _beside(one: Compared | None) -> str:

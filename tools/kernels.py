@@ -14,7 +14,7 @@ from setwise.bench import show
 from setwise.bench.limits import limit_ms
 from setwise.files import atomic_write_text
 from setwise.report import heatmap
-from tools.kernel_studies import designs, matrix, precision, profile, skipping
+from tools.kernel_studies import designs, matrix, on_a_cpu, precision, profile, skipping
 from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +26,7 @@ Row = dict[str, Any]
 LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
 PROFILE, MATRIX = "profile-h200.json", "matrix-h200.json"
+CPU_MATRIX = "matrix-cpu.json"
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
@@ -71,7 +72,11 @@ def update(document: Path, records: Path) -> str:
 def guide(records: Path) -> dict[str, str]:
     """The blocks of docs/kernels.md."""
     record = measured_matrix(records)
-    return {"matrix": NOT_MEASURED if record is None else matrix(record)}
+    on_cpu = json.loads((records / CPU_MATRIX).read_text())
+    return {
+        "matrix": NOT_MEASURED if record is None else matrix(record),
+        "cpu": on_a_cpu(on_cpu),
+    }
 
 
 def measured_matrix(records: Path) -> Record | None:

@@ -71,3 +71,18 @@ def test_a_cuda_graph_of_a_first_call() -> None:
     graph.replay()
     torch.testing.assert_close(loss.detach(), eager.detach())
     torch.testing.assert_close(gradient, torch.autograd.grad(eager, z)[0])
+
+
+@pytest.mark.parametrize("loss", ["SH", "A1H in both directions"])
+@pytest.mark.parametrize("n", [9, 300])
+def test_compiled(loss: str, n: int) -> None:
+    """Inside a user's program: one operator, the same kernels."""
+    (function, options), features = LOSSES[loss], ELEMENTS["boxes"]
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = features.random_targets((8, n), generator)
+    z = torch.randn(8, n, features.width, generator=generator, device="cuda", requires_grad=True)
+    found = []
+    for program in (function, torch.compile(function, fullgraph=True)):
+        value = program(z, x, features, **options)
+        found.append((value.detach(), torch.autograd.grad(value, z)[0]))
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-7)

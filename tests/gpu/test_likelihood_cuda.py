@@ -131,6 +131,7 @@ def test_losses_and_their_gradients(loss: Any, options: dict[str, Any]) -> None:
         (sw.set_likelihood, {"method": "exact"}),
         (sw.set_likelihood, {"method": "bethe"}),
         (sw.transport_cross_entropy, {}),
+        (sw.assignment_cross_entropy, {}),
     ],
 )
 def test_a_graph_can_hold_it(loss: Any, options: dict[str, Any]) -> None:
@@ -142,7 +143,7 @@ def test_a_graph_can_hold_it(loss: Any, options: dict[str, Any]) -> None:
 
     def step() -> tuple[Tensor, Tensor]:
         value = loss(logits, target, **options)
-        # Without its graph, which would tie later steps to the stream of this one.
+        # Detached: a graph that is kept would tie the leaf to the stream of the capture.
         return value.detach(), torch.autograd.grad(value, logits)[0]
 
     stream = torch.cuda.Stream()

@@ -174,6 +174,8 @@ def test_built_in_families_are_served(element: str, monkeypatch: pytest.MonkeyPa
     features = ELEMENTS[element]
     on_device = {"temperature": torch.tensor(2.0), "weight": torch.rand(2, 4)}
     assert _served(monkeypatch, features, input_valid=torch.tensor([4, 2]), **on_device)
+    # In full precision embeddings are compared, by other kernels.
+    monkeypatch.setattr(dispatch, "tf32_is_allowed", lambda: True)
     for M, N in ((9, 9), (300, 300), (4096, 100)):
         x, z = torch.empty(2, M, features.width), torch.empty(2, N, features.width)
         assert dispatch.fuses("triton", features.kernel, "soft", x, z)
@@ -236,3 +238,34 @@ def test_transforms_see_the_general_operators(monkeypatch: pytest.MonkeyPatch) -
     assert not modes
     loss(z)
     assert modes == ["mean"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("loss", ["SH at a temperature on the device", "H1H in both directions"])
+def test_one_operator_inside_a_compiled_program(
+    loss: str, dynamic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Found by an import, which is no part of a compiled call on a device.
+    monkeypatch.setattr(dispatch, "_interprets", lambda: True)
+    (function, options), features = LOSSES[loss], ELEMENTS["boxes"]
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(2, 5, features.width, generator=generator, requires_grad=True)
+    x = features.random_targets((2, 4), generator)
+    masks = {"input_valid": torch.tensor([5, 2]), "weight": torch.rand(2, 4, generator=generator)}
+    called: list[str] = []
+
+    def watched(graph: Any, inputs: Any) -> Any:
+        called.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    def step(z: Tensor, impl: str) -> Tensor:
+        return function(2 * z, x, features, impl=impl, reduction="none", **masks, **options)
+
+    compiled = torch.compile(step, backend=watched, dynamic=dynamic, fullgraph=True)
+    found = []
+    for value in (compiled(z, "triton"), step(z, "reference")):
+        (slope,) = torch.autograd.grad((value * torch.tensor([1.0, 3.0])).sum(), z)
+        found.append((value.detach(), slope))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    assert [name for name in called if name.startswith("setwise")] == ["setwise.row_loss.default"]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import setwise as sw
 from setwise.kernels import dispatch
+from setwise.kernels.row_losses import Call
 
 ELEMENTS = {
     "Bernoulli": sw.Features(sw.Bernoulli(6, weight=0.5)),
@@ -21,7 +22,7 @@ ELEMENTS = {
     "categorical as Bernoulli": sw.Features(sw.Categorical(5, scored_as="bernoulli")),
     "points": sw.Features(sw.Gaussian(3, scale=0.7)),
     "coordinates": sw.Features(sw.Gaussian(6)),
-    "embeddings": sw.Features(sw.Gaussian(66, scale=4.0)),  # too many to be compared
+    "embeddings": sw.Features(sw.Gaussian(66, scale=4.0)),  # too many to be compared in tf32
     "boxes": sw.Features(sw.Categorical(7, weight=2.0), sw.Gaussian(4), sw.Bernoulli(3)),
     "few of two kinds": sw.Features(sw.Categorical(2), sw.Gaussian(2)),
 }
@@ -44,11 +45,9 @@ def count_fused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     modes: list[str] = []
     fused = dispatch.fused_loss
 
-    def counted(
-        target: Tensor, logits: Tensor, blocks: Any, mode: Any, *args: Any, **kw: Any
-    ) -> Tensor:
-        modes.append(mode)
-        return fused(target, logits, blocks, mode, *args, **kw)
+    def counted(target: Tensor, logits: Tensor, call: Call, again: Any) -> Tensor:
+        modes.append(call.mode)
+        return fused(target, logits, call, again)
 
     monkeypatch.setattr(dispatch, "fused_loss", counted)
     return modes
@@ -65,6 +64,7 @@ def judge(
     device: str = "cpu",
     tf32: bool = False,
     seed: int = 0,
+    impl: str = "triton",
 ) -> None:
     """Value and gradient are no further from dense float64 than dense float32, plus 1e-5."""
     function, options = LOSSES[loss]
@@ -77,12 +77,12 @@ def judge(
         given["target_valid"] = torch.rand(2, M, generator=generator) < 0.7
         given["weight"] = torch.rand(2, M, generator=generator)
     found = []
-    for impl, dtype in (("triton", torch.float32), ("reference", torch.float32),
-                        ("reference", torch.float64)):  # fmt: skip
+    for engine, dtype in ((impl, torch.float32), ("reference", torch.float32),
+                          ("reference", torch.float64)):  # fmt: skip
         leaf = z.to(device, dtype).requires_grad_()
         moved = {k: t.to(device) for k, t in {**options, **given}.items() if isinstance(t, Tensor)}
         value = function(
-            leaf, x.to(device, dtype), features, impl=impl, reduction=reduction,
+            leaf, x.to(device, dtype), features, impl=engine, reduction=reduction,
             **{**options, **moved},
         )  # fmt: skip
         (gradient,) = torch.autograd.grad(value.sum(), leaf)

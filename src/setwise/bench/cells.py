@@ -29,6 +29,16 @@ SHAPES: dict[str, Shape] = {
     "mid": (8, 4096, 64),
     "cloud100k": (1, 100_000, 3),
 }
+# Those of training on a CPU, batches of few or of small sets.
+CPU_SHAPES: dict[str, Shape] = {
+    "few": (32, 16, 8),
+    "batch": (64, 9, 15),
+    "puzzle": (1000, 9, 15),
+    "rules": (100, 5, 328),
+    "pictures": (16, 100, 92),
+    "detr": (16, 300, 92),
+    "points": (4, 512, 3),
+}
 # To see the whole of it work, anywhere and within a minute.
 QUICK: dict[str, Shape] = {"tiny": (2, 5, 6)}
 BOX = 4  # numbers that stand beside the classes of a detection

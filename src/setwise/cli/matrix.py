@@ -48,8 +48,7 @@ def register(subjects: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _run(options: argparse.Namespace) -> int:
-    from setwise.bench.cells import FAMILIES, LOSSES, QUICK, SHAPES, cells
-    from setwise.bench.losses import CPU_SCORES
+    from setwise.bench.cells import CPU_SHAPES, FAMILIES, LOSSES, QUICK, SHAPES, cells
     from setwise.bench.matrix import header, key, measure
     from setwise.bench.rivals import MODES
     from setwise.report import heatmap
@@ -61,7 +60,8 @@ def _run(options: argparse.Namespace) -> int:
             raise CommandError(
                 f"--plot: expected a name that ends in .png, got {options.plot.name}"
             )
-    shapes = QUICK if options.quick else SHAPES
+    device = device_named(options.device)
+    shapes = QUICK if options.quick else CPU_SHAPES if device == "cpu" else SHAPES
     known: dict[str, Iterable[str]] = {
         "losses": LOSSES, "families": FAMILIES, "shapes": shapes, "modes": MODES,
     }  # fmt: skip
@@ -73,10 +73,7 @@ def _run(options: argparse.Namespace) -> int:
         path = getattr(options, name)
         if path is not None:
             require_place(f"--{name}", path)
-    device = device_named(options.device)
     chosen = {name: shapes[name] for name in options.shapes or shapes}
-    if device == "cpu":  # which would need hours for the largest
-        chosen = {name: (B, N, F) for name, (B, N, F) in chosen.items() if B * N * N <= CPU_SCORES}
     head, rows = _begun(options.output, header(device, options.commit))
     asked = list(cells(chosen, options.losses, options.families))
     done = {key(row) for row in rows}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, get_args
@@ -18,17 +18,16 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from setwise.kernels import clouds, operators, reference, trees
+from setwise.kernels import clouds, compiled_losses, dense_losses, operators, reference, trees
 from setwise.kernels.autocast import no_autocast
-from setwise.kernels.dense_bernoulli import DenseBernoulliLogSumExp
+from setwise.kernels.dense_elements import Elements
 from setwise.kernels.matmul_precision import tf32_is_allowed
+from setwise.kernels.row_losses import Blocks, Call, Mode, RowLoss
 from setwise.kernels.transforms import has_tangent, is_eager
 
 Engine = Literal["reference", "chunked", "trees", "triton", "clouds"]
 Impl = Literal["auto", "reference", "chunked", "triton"]
 IMPLS: tuple[str, ...] = get_args(Impl)
-# What becomes of the costs of pairs in a loss by rows; see `triton.small_losses.small_loss`.
-Mode = Literal["soft", "mean", "worst"]
 
 # The oldest release that the kernels are tested with.
 OLDEST_TRITON = (3, 4)
@@ -48,7 +47,7 @@ DENSE_SCORES = 2**20
 MOST_COMPARED = 16
 # Where tf32 is not allowed, digits count for more than time, and products of centred features lose
 # them where a set is in several places that are far apart.
-MOST_COMPARED_IN_FULL = 64
+MOST_COMPARED_IN_FULL = 1024
 
 # Of so many in a set, fused kernels ask each target and output whether they are nearest to each
 # other; the general way sorts.
@@ -120,20 +119,19 @@ def logsumexp(
         )
 
 
-def bernoulli_engine(impl: Impl, target: Tensor, logits: Tensor) -> Engine | None:
-    """The engine whose shortcut for plain Bernoulli elements can serve; None if there is none.
+def bernoulli_is_fused(impl: Impl, target: Tensor, logits: Tensor) -> bool:
+    """Whether `bernoulli_set_cross_entropy` serves such a call.
 
     Shortcuts are for eager PyTorch: compilers and transforms see the general operators.
     """
-    if not is_eager() or has_tangent(target, logits):
-        return None
-    engine = choose(impl, target, logits)
-    return None if engine == "chunked" else engine
+    if choose(impl, target, logits) != "triton":
+        return False
+    return is_eager() and not has_tangent(target, logits)
 
 
 def fuses(
     impl: Impl,
-    blocks: tuple[tuple[str, int, float], ...] | None,
+    blocks: Blocks | None,
     mode: Mode,
     target: Tensor,
     logits: Tensor,
@@ -141,17 +139,12 @@ def fuses(
 ) -> bool:
     """Whether `fused_loss` serves such a call; ``blocks`` are `Features.kernel`.
 
-    It is for eager PyTorch and gradients to the logits alone, and for sets that are not so large
-    that launches are of no account. The ``others`` are whatever else the loss depends on.
+    It is for sets that are not so large that launches are of no account. The ``others`` are
+    whatever else the loss depends on.
     """
-    if blocks is None or logits.dtype != torch.float32 or not is_eager():
+    if blocks is None or logits.dtype != torch.float32:
         return False
-    tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
-    if any(t.device != logits.device for t in tensors):
-        return False  # a temperature may be on the host, where kernels cannot read it
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return False
-    if has_tangent(target, logits) or choose(impl, target, logits) != "triton":
+    if choose(impl, target, logits) != "triton" or not _is_plain(target, logits, *others):
         return False
     (B, N, F), M = logits.shape, target.shape[1]
     # From so many pairs on launches are of no account, and the general way may leave pairs out.
@@ -160,41 +153,86 @@ def fuses(
     return bool(_triton_module("fused").serves(blocks, M, N, F))
 
 
-def fused_loss(
+def dense_elements(
+    impl: Impl,
+    blocks: Blocks | None,
     target: Tensor,
     logits: Tensor,
-    blocks: tuple[tuple[str, int, float], ...],
-    mode: Mode,
-    again: Callable[[Tensor], Tensor],
-    *,
-    reduction: str,
-    both: bool = False,
-    temperature: float | Tensor = 1.0,
-    skip_negligible: bool = True,
-    output_valid: Tensor | None = None,
-    target_valid: Tensor | None = None,
-    weight: Tensor | None = None,
-    share: Tensor | None = None,
+    temperature: float | Tensor,
+    *others: object,
+) -> Elements | None:
+    """What `dense_loss` takes, or None where it does not serve; arguments as of `fuses`.
+
+    Not for points that trees may help with, nor where coordinates have to be compared.
+    """
+    if blocks is None or impl != "auto" or logits.device.type != "cpu" or len(logits) == 0:
+        return None
+    if not _is_plain(target, logits, temperature, *others):
+        return None
+    points = all(name == "square" for name, _, _ in blocks)
+    if points and trees.suit_sizes(target.shape[1], logits.shape[1], logits.shape[2]):
+        return None
+    with no_autocast(logits):
+        return dense_losses.prepared(blocks, target, logits, temperature)
+
+
+def _is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
+    """Whether a call is eager, all on one device, and differentiated by the logits alone."""
+    if not is_eager():
+        return False
+    tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
+    if any(t.device != logits.device for t in tensors):
+        return False  # a temperature may be on the host, where kernels cannot read it
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return False
+    return not has_tangent(target, logits)
+
+
+def fuses_compiled(
+    impl: Impl, blocks: Blocks | None, target: Tensor, logits: Tensor, *others: object
+) -> bool:
+    """Whether `compiled_losses.loss` serves such a call inside ``torch.compile``; as of `fuses`."""
+    if blocks is None or not torch.compiler.is_compiling() or logits.dtype != torch.float32:
+        return False
+    # What the operator has to offer is the gradient of autograd; ``torch.func`` has its own.
+    if not (torch.is_grad_enabled() and logits.requires_grad):
+        return False
+    mapped = torch._C._functorch.is_batchedtensor
+    tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
+    if any(t.requires_grad or t.device != logits.device for t in tensors):
+        return False
+    if mapped(logits) or any(mapped(t) for t in tensors):
+        return False  # a reduced loss cannot be folded
+    (B, N, _), M = logits.shape, target.shape[1]
+    if B * M * N >= clouds.FEWEST_PAIRS or M * N > MOST_SHARED:
+        return False
+    return compiled_losses.serves(blocks) and choose(impl, target, logits) == "triton"
+
+
+def fused_loss(
+    target: Tensor, logits: Tensor, call: Call, again: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """A set loss in the fewest launches; see `fused.Call`, and `fused.FusedLoss` for ``again``."""
-    fused = _triton_module("fused")
-    # Kernels read plain arrays.
-    masks = (_contiguous(t) for t in (output_valid, target_valid, weight, share))
-    call = fused.Call(blocks, mode, both, reduction, temperature, skip_negligible, *masks)
-    loss: Tensor = fused.FusedLoss.apply(
-        logits.contiguous(), target.contiguous(), call, again, torch.is_grad_enabled()
-    )
+    """A set loss in the fewest launches; see `RowLoss` for ``again``."""
+    # Kernels read plain arrays. Here, not in the function: its gradients are of what it was given.
+    target, logits = target.contiguous(), logits.contiguous()
+    names = ("output_valid", "target_valid", "weight", "share")
+    arrays = {
+        name: array.contiguous() for name in names if (array := getattr(call, name)) is not None
+    }
+    call = call._replace(**arrays)
+    compute = partial(_triton_module("fused").computed, call, target, logits)
+    loss: Tensor = RowLoss.apply(logits, compute, again, torch.is_grad_enabled())
     return loss
 
 
-def _contiguous(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
-
-
-def dense_bernoulli_logsumexp(target: Tensor, logits: Tensor) -> Tensor:
-    """``logsumexp_j(target_i . logits_j - sum softplus(logits_j))``, shape [B, M]."""
+def dense_loss(
+    logits: Tensor, elements: Elements, call: Call, again: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """A set loss of `dense_elements` in few steps on the CPU; see `RowLoss` for ``again``."""
     with no_autocast(logits):
-        return DenseBernoulliLogSumExp.apply(target, logits)
+        compute = partial(dense_losses.computed, call, elements, logits.dtype)
+        loss: Tensor = RowLoss.apply(logits, compute, again, torch.is_grad_enabled())
+    return loss
 
 
 def bernoulli_set_cross_entropy(

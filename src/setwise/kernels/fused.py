@@ -10,17 +10,16 @@ where the host takes longer to start kernels, and a multiplication is left to it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from setwise.kernels import matmul_precision
-from setwise.kernels.dispatch import MOST_COMPARED, Mode, most_compared
-from setwise.kernels.transforms import is_array
+from setwise.kernels.dispatch import MOST_COMPARED, most_compared
+from setwise.kernels.row_losses import Blocks, Call
 from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses
-from setwise.kernels.triton.element import Blocks, Element, describe, numbers_on
+from setwise.kernels.triton.element import Element, describe, numbers_on
 from setwise.kernels.triton.operands import Apart, Operands, bf16x3_parts
 from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
 
@@ -30,59 +29,6 @@ MAX_FEATURES = 1024
 MOST_IN_FLOAT16 = 16.0
 # Parts of a loss that one program adds up.
 MAX_PARTS = 8192
-
-
-class Call(NamedTuple):
-    """One loss of all sets; the formulas are those of `small_losses.small_loss`."""
-
-    blocks: Blocks
-    mode: Mode
-    both: bool  # directions
-    reduction: str
-    temperature: float | Tensor
-    skip_negligible: bool
-    output_valid: Tensor | None  # [B, N]: which may be chosen; some in every set
-    target_valid: Tensor | None  # [B, M]
-    weight: Tensor | None  # [B, M]: what targets count
-    share: Tensor | None  # [B, N]: what outputs count, in the other direction
-
-    def factor(self, sets: int) -> float:
-        """What the loss of a set is multiplied by."""
-        return 1.0 / sets if self.reduction == "mean" else 1.0
-
-
-class FusedLoss(torch.autograd.Function):
-    """The loss of a `Call`, [B] or reduced, with a gradient to the logits.
-
-    ``again`` computes it from the logits by the general way, for derivatives of other kinds;
-    ``tracked`` says whether autograd is on, which cannot be told from inside.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        target: Tensor,
-        call: Call,
-        again: Callable[[Tensor], Tensor],
-        tracked: bool,
-    ) -> Tensor:
-        gradient = tracked and ctx.needs_input_grad[0]
-        loss, ready = _computed(call, target, logits, gradient)
-        ctx.again = again
-        ctx.save_for_backward(logits, ready)
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, ready = ctx.saved_tensors
-        twice = torch.is_grad_enabled()
-        if twice or not is_array(grad):
-            with torch.enable_grad():
-                value = ctx.again(logits)
-                (d_logits,) = torch.autograd.grad(value, logits, grad, create_graph=twice)
-            return d_logits, None, None, None, None
-        return ready * (grad if grad.dim() == 0 else grad[:, None, None]), None, None, None, None
 
 
 def serves(blocks: Blocks, M: int, N: int, F: int) -> bool:
@@ -102,7 +48,7 @@ def _is_small(M: int, N: int, F: int) -> bool:
     return max(M, N) <= small_losses.MAX_ELEMENTS and F <= small_losses.MAX_FEATURES
 
 
-def _computed(
+def computed(
     call: Call, target: Tensor, logits: Tensor, gradient: bool
 ) -> tuple[Tensor, Tensor | None]:
     """The loss and, if wanted, its gradient."""

@@ -48,10 +48,15 @@ def suit(queries: Tensor, keys: Tensor, sharpness: Tensor | None) -> bool:
     return (
         sharpness is not None
         and len(queries) > 0
-        and sharpness.shape[-1] == queries.shape[2] <= MOST_FEATURES
-        and min(queries.shape[1], keys.shape[1]) >= FEWEST_POINTS
+        and sharpness.shape[-1] == queries.shape[2]
+        and suit_sizes(queries.shape[1], keys.shape[1], queries.shape[2])
         and queries.device.type == "cpu"
     )
+
+
+def suit_sizes(M: int, N: int, D: int) -> bool:
+    """Whether trees may help with so many points of so many features."""
+    return D <= MOST_FEATURES and min(M, N) >= FEWEST_POINTS
 
 
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) -> Tensor:

@@ -23,13 +23,13 @@ from setwise.kernels.gather import gather_elements
 from setwise.losses.presence import Presence, too_few_outputs
 
 
-def plain_bernoulli_engine(
+def plain_bernoulli_is_fused(
     sets: Sets, temperature: float | Tensor, presence: Presence | None, impl: Impl
-) -> dispatch.Engine | None:
-    """The engine that has a way of its own for set cross entropy of plain Bernoulli elements."""
+) -> bool:
+    """Whether set cross entropy of plain Bernoulli elements has kernels of its own for a call."""
     if presence is None and _is_one(temperature) and sets.features.plain_bernoulli:
-        return dispatch.bernoulli_engine(impl, sets.target, sets.logits)
-    return None
+        return dispatch.bernoulli_is_fused(impl, sets.target, sets.logits)
+    return False
 
 
 def set_cross_entropies(
@@ -41,12 +41,7 @@ def set_cross_entropies(
     skip_negligible: bool,
 ) -> Tensor:
     """Set cross entropy, reduced over the batch."""
-    shortcut = plain_bernoulli_engine(sets, temperature, presence, impl)
-    if shortcut == "reference" and sets.output_valid is None:
-        scores = dispatch.dense_bernoulli_logsumexp(sets.target, sets.logits)
-        scores = zero_unless(sets.target_valid, scores)
-    else:
-        scores = _soft_scores(sets, temperature, presence, impl, skip_negligible)
+    scores = _soft_scores(sets, temperature, presence, impl, skip_negligible)
     per_set = -weighted(sets, scores).sum(dim=-1)
     return finish_rows(sets, per_set, presence, reduction)
 

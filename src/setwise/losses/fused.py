@@ -10,8 +10,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from setwise.arguments import Sets
-from setwise.kernels import dispatch
-from setwise.kernels.dispatch import Impl, Mode
+from setwise.kernels import compiled_losses, dispatch
+from setwise.kernels.dispatch import Impl
+from setwise.kernels.row_losses import Call, Mode
 from setwise.losses.costs import (
     admissible,
     finish,
@@ -32,26 +33,29 @@ def row_loss(
     temperature: float | Tensor = 1.0,
     skip_negligible: bool = True,
 ) -> Tensor:
-    """The loss of that ``mode`` (see `small_losses.small_loss`) by fused kernels if there are any.
+    """The loss of that ``mode`` (see `small_losses.small_loss`) by the shortest way there is.
 
-    Else, and for derivatives that they have not, ``general`` computes it, of sets and a reduction.
+    That is fused kernels on a GPU, few steps on a CPU; where there is neither, and for derivatives
+    that they have not, ``general`` computes it, of sets and a reduction.
     """
     blocks = sets.features.kernel
-    call = mode, sets.target, sets.logits, sets.weight, temperature
-    if blocks is None or not dispatch.fuses(impl, blocks, *call):
+    given = sets.target, sets.logits, temperature, sets.weight
+    elements = None
+    compiled = dispatch.fuses_compiled(impl, blocks, *given)
+    fused = compiled or dispatch.fuses(impl, blocks, mode, *given)
+    if not fused:
+        elements = dispatch.dense_elements(impl, blocks, *given)
+    if blocks is None or (elements is None and not fused):
         return general(sets, reduction)
     # Sets that cannot be produced must be told apart before the batch is reduced.
     impossible = [lacks_outputs(sets)] if directed else [lacks_outputs(sets), lacks_targets(sets)]
     early = "none" if any(which is not None for which in impossible) else reduction
     flat = sets._replace(lead=sets.logits.shape[:1])
-    loss = dispatch.fused_loss(
-        sets.target,
-        sets.logits,
+    call = Call(
         blocks,
         mode,
-        lambda logits: general(flat._replace(logits=logits), early),
-        reduction=early,
         both=not directed,
+        reduction=early,
         temperature=temperature,
         skip_negligible=skip_negligible,
         output_valid=admissible(sets.output_valid),
@@ -59,7 +63,17 @@ def row_loss(
         weight=_weight(sets, mode),
         share=None if directed else _share(sets, mode),
     )
-    return loss if early != "none" else finish(sets, loss, reduction, *impossible)
+
+    def again(logits: Tensor) -> Tensor:
+        return general(flat._replace(logits=logits), early)
+
+    if compiled:
+        loss = compiled_losses.loss(sets.target, sets.logits, call)
+    elif elements is None:
+        loss = dispatch.fused_loss(sets.target, sets.logits, call, again)
+    else:
+        loss = dispatch.dense_loss(sets.logits, elements, call, again)
+    return finish(sets, loss, reduction, *impossible) if early == "none" else loss
 
 
 def _weight(sets: Sets, mode: str) -> Tensor | None:

@@ -20,7 +20,7 @@ from setwise.features import Features
 from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.losses.costs import (
     bernoulli_set_cross_entropies,
-    plain_bernoulli_engine,
+    plain_bernoulli_is_fused,
     set_cross_entropies,
 )
 from setwise.losses.fused import row_loss
@@ -129,7 +129,7 @@ def set_cross_entropy(
         return sharded.set_cross_entropy(shards, temperature, impl, reduction, skip_negligible)
     sets = check_call(*given, widen=False)
     exists = read_presence(presence, presence_weight, input, sets)
-    if plain_bernoulli_engine(sets, temperature, exists, impl) == "triton":
+    if plain_bernoulli_is_fused(sets, temperature, exists, impl):
         return bernoulli_set_cross_entropies(sets, reduction, skip_negligible)
     sets = sets.widened()
 

@@ -8,11 +8,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from setwise.kernels.row_losses import Blocks
 from setwise.kernels.triton.families import KINDS, SQUARE
 from setwise.kernels.triton.tiles import power_of_2
-
-# The name, width and number of each block: see `setwise.features.family.Family.kernel`.
-Blocks = tuple[tuple[str, int, float], ...]
 
 
 @dataclass(frozen=True, eq=False)  # one object for each, known by its identity: see `describe`

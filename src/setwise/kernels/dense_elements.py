@@ -1,0 +1,210 @@
+"""What the built-in families cost, and the gradients of it, in few steps.
+
+Legend: B sets, M targets, N outputs, w features of a block, P pairs.
+
+Each block of an element has a share in the scores ``queries_i . keys_j + bias_j + base_i`` of all
+pairs, and in the costs of single ones, in which nothing cancels. Every loss pulls at the scores of
+pairs, by ``g_ij``; all that a block needs of it is ``pulled_j = sum_i g_ij queries_i`` and
+``total_j = sum_i g_ij``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from setwise.kernels import arrays
+from setwise.kernels.arrays import Array, Numbers
+from setwise.kernels.row_losses import Blocks
+
+# Factors of at most 2 that float32 can multiply and still hold.
+FACTORS = 64
+
+
+class Block(ABC):
+    """Features of one family: targets ``x`` [B, M, w], outputs ``z`` [B, N, w], and a number."""
+
+    queries: Array  # [B, M, w]
+    keys: Array  # [B, N, w]
+    bias: Array | None = None  # [B, N]; None if it is zero
+    base: Array | None = None  # [B, M]
+    # The largest term that may cancel in a score; 0 if none grows with distance.
+    reach: float = 0.0
+
+    @abstractmethod
+    def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
+        """The costs [P] of pairs, told by their numbers among all B * N and B * M; None for all."""
+
+    @abstractmethod
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        """To the outputs, [B, N, w], from [B, N, w] and [B, N, 1]."""
+
+
+class _Bits(Block):
+    """Bernoulli features: ``H = sum softplus(z) - x . z``."""
+
+    def __init__(self, x: Array, z: Array, weight: float) -> None:
+        self.x, self.z, self.weight = x, z, weight
+        # softplus(z) = max(z, 0) + log(1 + e^-|z|), where one logarithm of a product takes the
+        # place of many.
+        self.odds = arrays.exp_(-np.abs(z))
+        self.ones = self.odds + 1
+        width = z.shape[-1]
+        parts = [self.ones[..., k : k + FACTORS] for k in range(0, width, FACTORS)]
+        self.unsure = sum(arrays.log(arrays.product(part)) for part in parts[1:])
+        self.unsure = self.unsure + arrays.log(arrays.product(parts[0]))
+        self.queries, self.keys = x, _times(weight, z)
+        self.bias = _times(-weight, arrays.total(np.maximum(z, 0)) + self.unsure)
+
+    def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
+        x, z, unsure = _rows(self.x, targets), _rows(self.z, outputs), self.unsure.reshape(-1)
+        wrong = arrays.total(np.maximum(z, 0) - x * z)
+        return _times(self.weight, wrong + (unsure if outputs is None else unsure[outputs]))
+
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        probabilities = np.where(self.z < 0, self.odds, 1) / self.ones
+        return _times(self.weight, pulled - probabilities * total)
+
+
+class _Choice(Block):
+    """One of several classes: ``H = -x . log softmax(z)``."""
+
+    def __init__(self, x: Array, z: Array, weight: float) -> None:
+        self.x, self.weight = x, weight
+        self.logs = arrays.log_softmax(z)
+        self.queries, self.keys = x, _times(weight, self.logs)
+
+    def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
+        return _times(
+            -self.weight, arrays.total(_rows(self.x, targets) * _rows(self.logs, outputs))
+        )
+
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        of_all = arrays.total(pulled, keepdims=True)
+        return _times(self.weight, pulled - arrays.exp_(self.logs.copy()) * of_all)
+
+
+class _ChoiceInBits(Block):
+    """The same, each class scored as a Bernoulli: ``H = -x . log p - (1 - x) . log (1 - p)``."""
+
+    def __init__(self, x: Array, z: Array, weight: float) -> None:
+        self.x, self.weight = x, weight
+        self.top = z.argmax(axis=-1, keepdims=True)
+        self.logs = arrays.log_softmax(z)
+        self.probabilities = arrays.exp_(self.logs.copy())
+        # Of the likeliest class, 1 - p is the sum of the others; those have p <= 1/2. They are
+        # summed relative to the largest: they may all be too small for an exponential.
+        others = self.logs.copy()
+        np.put_along_axis(others, self.top, -np.inf, axis=-1)
+        largest = others.max(axis=-1, keepdims=True)
+        sums = arrays.total(arrays.exp_(others - largest), keepdims=True)
+        self.others = largest + np.log(sums)
+        self.not_logs = np.log1p(-self.probabilities)
+        np.put_along_axis(self.not_logs, self.top, self.others, axis=-1)
+        self.queries, self.keys = x, _times(weight, self.logs - self.not_logs)
+        self.bias = _times(weight, arrays.total(self.not_logs))
+
+    def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
+        x, logs, not_logs = (
+            _rows(self.x, targets),
+            _rows(self.logs, outputs),
+            _rows(self.not_logs, outputs),
+        )
+        return _times(-self.weight, arrays.total(x * logs + (1 - x) * not_logs))
+
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        p = self.probabilities
+        # Divided by 1 - p, which may be 0 of the likeliest class: its share goes to the others.
+        rising = pulled - p * total
+        of_top = np.take_along_axis(rising, self.top, axis=-1)
+        rising /= 1 - p
+        np.put_along_axis(rising, self.top, 0, axis=-1)
+        shares = arrays.exp_(self.logs - self.others)
+        np.put_along_axis(shares, self.top, -1, axis=-1)
+        rising -= p * arrays.total(rising, keepdims=True)
+        return _times(self.weight, rising - shares * of_top)
+
+
+class _Squares(Block):
+    """Points: ``H = c |x - z|^2``, multiplied from the middle of the targets."""
+
+    def __init__(self, x: Array, z: Array, curvature: float) -> None:
+        self.x, self.z, self.curvature = x, z, curvature
+        middle = arrays.total(x, axis=1, keepdims=True) / x.shape[1]
+        self.queries, from_middle = x - middle, z - middle
+        self.keys = from_middle * (2 * curvature)
+        self.base = arrays.total(self.queries * self.queries) * -curvature
+        self.bias = arrays.total(from_middle * self.keys) * -0.5
+        self.reach = -float(min(self.base.min(), self.bias.min()))
+
+    def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
+        apart = _rows(self.x, targets) - _rows(self.z, outputs)
+        return arrays.total(apart * apart) * self.curvature
+
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        return pulled * (2 * self.curvature) - self.keys * total
+
+
+KINDS: dict[str, type[_Bits] | type[_Choice] | type[_ChoiceInBits] | type[_Squares]] = {
+    "bernoulli": _Bits,
+    "categorical": _Choice,
+    "categorical as bernoulli": _ChoiceInBits,
+    "square": _Squares,
+}
+
+
+class Elements:
+    """All blocks of an element side by side, with the arguments of `Block`."""
+
+    def __init__(self, blocks: Blocks, target: Array, logits: Array) -> None:
+        self.blocks: list[Block] = []
+        self.slices: list[slice] = []
+        start = 0
+        for name, width, number in blocks:
+            part = slice(start, start + width)
+            start += width
+            self.slices.append(part)
+            self.blocks.append(KINDS[name](target[..., part], logits[..., part], number))
+        self.queries = _beside([block.queries for block in self.blocks])
+        self.keys = _beside([block.keys for block in self.blocks])
+        self.bias = _added([block.bias for block in self.blocks])
+        self.base = _added([block.base for block in self.blocks])
+        # A reach that is no number is too far.
+        self.reach = float(np.max([block.reach for block in self.blocks]))
+
+    def costs(self, outputs: Numbers | None = None, targets: Numbers | None = None) -> Array:
+        """See `Block.costs`."""
+        costs = _added([block.costs(outputs, targets) for block in self.blocks])
+        assert costs is not None
+        return costs
+
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        """See `Block.gradient`."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].gradient(pulled, total)
+        found = np.empty_like(pulled)
+        for block, part in zip(self.blocks, self.slices, strict=True):
+            found[..., part] = block.gradient(pulled[..., part], total)
+        return found
+
+
+def _rows(elements: Array, which: Numbers | None) -> Array:
+    """Elements [B, _, w] by their numbers: [P, w]."""
+    rows = elements.reshape(-1, elements.shape[-1])
+    return rows if which is None else rows.take(which, axis=0)
+
+
+def _times(weight: float, array: Array) -> Array:
+    return array if weight == 1.0 else array * weight
+
+
+def _beside(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def _added(parts: list[Array | None]) -> Array | None:
+    found = [part for part in parts if part is not None]
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else np.add.reduce(found)

@@ -1,0 +1,114 @@
+"""Every loss by rows of the built-in families on a CPU, in few steps and with its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import setwise as sw
+from far_points import FAR, FEATURES, PAIRWISE
+from far_points import judge as judge_far
+from fused_cases import ELEMENTS, LOSSES, judge
+from setwise.kernels import arrays, dense_losses, dispatch
+
+FIRST = ["SH at a temperature", "A1H in both directions", "H1H in both directions"]
+OTHERS = [loss for loss in LOSSES if loss not in FIRST]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modes of the losses that are computed so from now on."""
+    modes: list[str] = []
+    dense_loss = dispatch.dense_loss
+
+    def counted(logits: Tensor, elements: Any, call: Any, again: Any) -> Tensor:
+        modes.append(call.mode)
+        return dense_loss(logits, elements, call, again)
+
+    monkeypatch.setattr(dispatch, "dense_loss", counted)
+    return modes
+
+
+@pytest.mark.parametrize(
+    "loss", [*FIRST, *(pytest.param(o, marks=pytest.mark.slow) for o in OTHERS)]
+)
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_agreement(element: str, loss: str, served: list[str]) -> None:
+    judge(ELEMENTS[element], loss, 3, 5, impl="auto")
+    judge(ELEMENTS[element], loss, 6, 4, impl="auto", masked=True, reduction="none")
+    assert len(served) == 2
+
+
+@pytest.mark.parametrize("loss", FIRST)
+def test_tiles_and_large_arrays(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if sets were large: PyTorch computes, of some sets, and of some targets, at a time."""
+    monkeypatch.setattr(arrays, "MANY", 1)
+    monkeypatch.setattr(arrays, "MANY_POWERS", 1)
+    monkeypatch.setattr(arrays, "FEW_PRODUCTS", 0)
+    for element in ("boxes", "categorical as Bernoulli"):
+        judge(ELEMENTS[element], loss, 7, 5, impl="auto", masked=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(dense_losses, "TILE_SCORES", 10)
+            patch.setattr(dense_losses, "FEWEST_TARGETS", 1)
+            judge(ELEMENTS[element], loss, 7, 5, impl="auto", masked=True)
+
+
+@pytest.mark.parametrize("far", FAR)
+@pytest.mark.parametrize("loss", PAIRWISE)
+def test_far_points(loss: str, far: float) -> None:
+    for features in FEATURES.values():
+        judge_far(features, PAIRWISE[loss], far, impl="auto")
+
+
+def test_how_far_apart_points_may_be(served: list[str]) -> None:
+    """In float64 from some distance on; further, coordinates are compared one by one."""
+    features = sw.Features(sw.Gaussian(3, scale=0.01))
+    generator = torch.Generator().manual_seed(0)
+    for apart, modes in ((0.1, 1), (1e3, 1), (1e7, 0)):
+        served.clear()
+        x = torch.rand(1, 6, 3, generator=generator)
+        x[:, ::2] += apart
+        z = x + 0.01 * torch.randn(1, 6, 3, generator=generator)
+        found, exact = (
+            sw.set_cross_entropy(z.to(dtype), x.to(dtype), features, impl=impl)  # type: ignore[arg-type]
+            for dtype, impl in ((torch.float32, "auto"), (torch.float64, "chunked"))
+        )
+        assert len(served) == modes
+        assert found.item() == pytest.approx(exact.item(), rel=1e-4, abs=1e-4)
+
+
+def test_what_is_left_to_the_general_way(served: list[str]) -> None:
+    z, x = torch.randn(2, 4, 3, requires_grad=True), torch.rand(2, 4, 3)
+    sw.set_average(z, x)
+    assert served == ["mean"]
+    served.clear()
+    sw.set_average(z, x, impl="reference")
+    sw.set_average(z, x, impl="chunked")
+    sw.set_average(z, x, sw.Features(sw.Poisson(3)))
+    sw.set_average(z, x.clone().requires_grad_())
+    sw.set_average(z, x, weight=torch.rand(2, 4, requires_grad=True))
+    sw.set_average(z, x, presence=torch.zeros(2, 4))
+    torch.func.grad(lambda z: sw.set_average(z, x))(z.detach())
+    points = torch.rand(1, 1000, 3)
+    sw.chamfer(points, points)  # trees
+    assert not served
+    with torch.no_grad():
+        sw.set_average(z, x.clone().requires_grad_())
+    assert served == ["mean"]
+
+
+def test_second_derivatives_and_batched_gradients() -> None:
+    features = ELEMENTS["boxes"]
+    x, results = features.random_targets((2, 4)), []
+    for impl in ("auto", "reference"):
+        z = torch.randn(2, 5, features.width, generator=torch.Generator().manual_seed(1))
+        z.requires_grad_()
+        value = sw.set_cross_entropy(z, x, features, temperature=2.0, impl=impl, reduction="none")  # type: ignore[arg-type]
+        (first,) = torch.autograd.grad(value.sum(), z, create_graph=True)
+        second = torch.autograd.grad(first.square().sum(), z, retain_graph=True)[0]
+        each = torch.autograd.grad(value, z, torch.eye(2), is_grads_batched=True)[0]
+        results.append((first.detach(), second, each))
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
