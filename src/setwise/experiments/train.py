@@ -228,6 +228,9 @@ class Training:
         self._losses.zero_()
         self._batch.begin(epoch)
         for step in range(self._batch.steps):
+            done = (epoch + (step + 1) / self._batch.steps) / schedule.epochs
+            if done <= schedule.warmup:
+                self.ensemble.rate.fill_(schedule.learning_rate * cooled * done / schedule.warmup)
             self._batch.move(step)
             self._step()
 
