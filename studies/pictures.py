@@ -1,17 +1,22 @@
 """From pictures to sets: which loss, with which decoder and how many outputs.
 
-``setwise train studies/pictures.py`` trains all of it on sprites, ``--losses`` and ``--scenarios``
-a part. All losses are asked for the presence of outputs, with the same features, at the same rate
-and for as many steps; beside them are three recipes as they were published, each with the loss,
-the depth and the rate of its authors.
+``python studies/pictures_cells.py results`` trains all of it on sprites, as ``setwise train
+studies/pictures.py --experiment pictures`` does many losses at once. Two experiments:
 
-Legend: B pictures, N outputs, M places for objects, F features.
+- ``pictures``: losses of the library, each with every decoder. All of them are asked for the
+  presence of outputs, have the same features, and are trained at the same rate for as long.
+- ``picture-recipes``: three recipes as they were published, with the loss, the depth, the rate and
+  the warm-up of their authors; and the same with other losses in the place of theirs.
+
+Other pictures may be put in the place of `DATA`: any data of pictures and objects with presence.
+
+Legend: B pictures, L layers, M places for objects, N outputs, F features.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,18 +36,14 @@ from setwise.models import (
     SlotAttention,
 )
 
-Options = Any
+DATA: DataConfig = SpritesData(pictures=16_000, train=12_800, scale=0.2)
+SCHEDULE = Schedule(
+    epochs=20, batch=128, learning_rate=1e-3, cooldown=0.5, warmup=0.05, evaluations=20
+)
 
 
-def cooled_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    features: sw.Features,
-    *,
-    temperature: float | Tensor = 1.0,
-    **options: Any,
-) -> Tensor:
-    return sw.set_cross_entropy(input, target, features, temperature=temperature, **options)
+def cooled_cross_entropy(*sets: Any, temperature: float | Tensor = 1.0, **options: Any) -> Tensor:
+    return sw.set_cross_entropy(*sets, temperature=temperature, **options)
 
 
 def exact_likelihood(*sets: Any, **options: Any) -> Tensor:
@@ -56,15 +57,11 @@ def bethe_likelihood(*sets: Any, **options: Any) -> Tensor:
 def rising_likelihood(
     *sets: Any, exclusivity: float | Tensor | None = None, **options: Any
 ) -> Tensor:
-    return sw.set_likelihood(*sets, method="bethe", exclusivity=exclusivity, **options)
+    return sw.set_likelihood(*sets, exclusivity=exclusivity, **options)
 
 
 def chamfer_cross_entropy(*sets: Any, **options: Any) -> Tensor:
     return sw.set_average(*sets, directed=False, **options)
-
-
-def matched_cross_entropy(*sets: Any, **options: Any) -> Tensor:
-    return sw.assignment_cross_entropy(*sets, **options)
 
 
 def detr_loss(
@@ -76,26 +73,28 @@ def detr_loss(
     target_valid: Tensor,
     reduction: str,
 ) -> Tensor:
-    """Carion et al., 2020: matched by probabilities and places, five times the places' distance.
+    """DETR's (Carion et al., 2020): matched by probabilities, and by places five times.
 
-    An output without an object counts a tenth, and places are those of pictures that span 1.
+    The loss is the cross entropy of what is matched and five times the distance of places, in sides
+    of a picture; an output without an object counts a tenth.
     """
     *logits, place = features.split(input)
-    *classes, centre = features.split(target)
-    likely = [x @ z.softmax(-1).mT for z, x in zip(logits, classes, strict=True)]  # [*, M, N]
-    apart = torch.cdist(centre, place, p=1) / 2
-    exists = presence.sigmoid().unsqueeze(-2)
-    chosen = sw.assign(5 * apart - exists - sum(likely), row_valid=target_valid)
-    found = target_valid
-    own = chosen.clamp(min=0).unsqueeze(-1)
-    costs = 5 * (place.gather(-2, own.expand_as(centre)) - centre).abs().sum(-1) / 2
-    for z, x in zip(logits, classes, strict=True):
+    *classes, middle = features.split(target)
+    pairs = list(zip(logits, classes, strict=True))
+    likely = torch.stack([x @ z.softmax(-1).mT for z, x in pairs]).sum(0)  # [*, M, N]
+    apart = torch.cdist(middle, place, p=1.0) / 2
+    chosen = sw.assign(
+        5 * apart - likely - presence.sigmoid().unsqueeze(-2), row_valid=target_valid
+    ).clamp(min=0)
+    own = chosen.unsqueeze(-1)
+    costs = 5 * (place.gather(-2, own.expand_as(middle)) - middle).abs().sum(-1) / 2
+    for z, x in pairs:
         costs = costs - (x * z.log_softmax(-1).gather(-2, own.expand_as(x))).sum(-1)
-    matched = torch.zeros_like(presence).scatter_add(-1, chosen.clamp(min=0), found.to(input.dtype))
-    there = matched * functional.softplus(-presence)
-    absent = (1 - matched) * functional.softplus(presence)
-    assert reduction == "none"
-    return (costs * found).sum(-1) + there.sum(-1) + 0.1 * absent.sum(-1)
+    there = torch.zeros_like(presence).scatter_add(-1, chosen, target_valid.to(presence.dtype))
+    seen = there * functional.softplus(-presence) + 0.1 * (1 - there) * functional.softplus(
+        presence
+    )
+    return _reduced((costs * target_valid).sum(-1) + seen.sum(-1), reduction)
 
 
 def huber_loss(
@@ -107,129 +106,154 @@ def huber_loss(
     target_valid: Tensor,
     reduction: str,
 ) -> Tensor:
-    """Locatello et al., 2020, and Zhang et al., 2022: all numbers alike, by Huber's loss.
+    """Slot Attention's (Locatello et al., 2020) and iDSPN's (Zhang et al., 2022): all alike.
 
-    An element is a vector of probabilities, places from 0 to 1 and its presence; absent ones are
-    zeros, and matched as the others are. There are as many outputs as places for objects.
+    An element is a vector of probabilities, of a place from 0 to 1 and of its presence, an absent
+    one is zeros; vectors are matched by the sum of Huber's loss over their numbers.
     """
     *logits, place = features.split(input)
-    *classes, centre = features.split(target)
-    outputs = torch.cat(
-        [*(z.softmax(-1) for z in logits), (place + 1) / 2, presence.sigmoid().unsqueeze(-1)], -1
-    )
+    *classes, middle = features.split(target)
+    soft = [z.softmax(-1) for z in logits]
+    outputs = torch.cat([*soft, (place + 1) / 2, presence.sigmoid().unsqueeze(-1)], dim=-1)
     there = target_valid.unsqueeze(-1).to(input.dtype)
-    targets = torch.cat([*classes, (centre + 1) / 2, torch.ones_like(there)], -1) * there
-    pairs = outputs.unsqueeze(-3).expand(*targets.shape[:-1], *outputs.shape[-2:])
-    costs = functional.smooth_l1_loss(
-        pairs, targets.unsqueeze(-2).expand_as(pairs), reduction="none"
-    ).sum(-1)
-    chosen = sw.assign(costs)
-    assert reduction == "none"
-    return costs.gather(-1, chosen.unsqueeze(-1)).sum((-1, -2))
+    targets = there * torch.cat([*classes, (middle + 1) / 2, torch.ones_like(there)], dim=-1)
+    targets = functional.pad(targets, (0, 0, 0, outputs.shape[-2] - targets.shape[-2]))
+    ours, theirs = torch.broadcast_tensors(outputs.unsqueeze(-3), targets.unsqueeze(-2))
+    costs = functional.smooth_l1_loss(ours, theirs, reduction="none").sum(-1)  # [*, N, N]
+    chosen = sw.assign(costs).clamp(min=0)
+    return _reduced(costs.gather(-1, chosen.unsqueeze(-1)).sum((-1, -2)), reduction)
 
 
-register_loss(
-    cooled_cross_entropy,
-    symbol="SH, cooled",
-    label="set cross entropy, temperature from 5 to 1",
-    colour="#f4a6b3",
-    options=("temperature",),
-    capturable=True,
-)
-register_loss(exact_likelihood, symbol="LH, exact", colour="#9467bd", capturable=True)
-register_loss(bethe_likelihood, symbol="LH, Bethe", colour="#5b3a8c", capturable=True)
-register_loss(
-    rising_likelihood,
-    symbol="LH, rising",
-    label="set likelihood, exclusivity from 0 to 1",
-    colour="#c9b3de",
-    options=("exclusivity",),
-    capturable=True,
-)
-register_loss(matched_cross_entropy, symbol="matched", colour="#2ca02c", capturable=True)
-register_loss(chamfer_cross_entropy, symbol="Chamfer", colour="#1f77b4", capturable=True)
-register_loss(detr_loss, symbol="DETR", colour="#8c564b", capturable=True)
-register_loss(huber_loss, symbol="Huber", colour="#7f7f7f", capturable=True)
-LOSSES = (
-    "set_cross_entropy",
-    "cooled_cross_entropy",
-    "exact_likelihood",
-    "bethe_likelihood",
-    "rising_likelihood",
-    "matched_cross_entropy",
-    "chamfer_cross_entropy",
-)
+def _reduced(per_set: Tensor, reduction: str) -> Tensor:
+    """As trainings ask for it."""
+    if reduction != "none":
+        raise ValueError(f"reduction: expected 'none', got {reduction!r}")
+    return per_set
 
-Recipe = Literal["detr", "slot-attention", "idspn"]
+
+for _loss, _symbol, _label, _colour, _options in (
+    (cooled_cross_entropy, "SH, cooled", "SH, temperature 5 to 1", "#f4a6b3", ("temperature",)),
+    (exact_likelihood, "LH, exact", "set likelihood, exact", "#9467bd", ()),
+    (bethe_likelihood, "LH, Bethe", "set likelihood, Bethe", "#5b3a8c", ()),
+    (rising_likelihood, "LH, rising", "LH, exclusivity 0 to 1", "#c9b3de", ("exclusivity",)),
+    (chamfer_cross_entropy, "Chamfer", "set average, both ways", "#1f77b4", ()),
+    (detr_loss, "DETR", "DETR's loss", "#8c564b", ()),
+    (huber_loss, "Huber", "matched by Huber's loss", "#17becf", ()),
+):
+    register_loss(
+        _loss, symbol=_symbol, label=_label, colour=_colour, options=_options, capturable=True
+    )
 
 
 @dataclass(frozen=True)
-class Published(NetworkConfig):
-    """The decoder of a recipe with the depth of its authors, behind our convolutions."""
+class PublishedPredictor(NetworkConfig):
+    """The decoder of a recipe at the depth of its authors, behind the same convolutions as ours."""
 
     kind: ClassVar[str] = "published predictor"
-    recipe: Recipe = "detr"
-    outputs: int = 10
+    recipe: str = "detr"
+    outputs: int = 100
     width: int = 64
     convolutions: tuple[int, ...] = (32, 64, 64)
 
     def build(self, task: Task, *, to_train: bool = True) -> nn.Module:
         encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1])
-        decoder: nn.Module
-        if self.recipe == "detr":
-            decoder = QueryDecoder(self.width, self.outputs, layers=6, every_layer=True)
-        elif self.recipe == "slot-attention":
-            decoder = SlotAttention(self.width, self.outputs, rounds=3)
-        else:
-            decoder = ImplicitDecoder(self.width, self.outputs, steps=40)
+        decoder = DECODERS[self.recipe](self.width, self.outputs)
         return Detection(SetPredictor(encoder, decoder, task.features))
 
+    def model(self, network: nn.Module) -> nn.Module:
+        return network.predictor
 
-DATA: DataConfig = SpritesData(pictures=16_000, train=12_800, scale=0.2)
-SCHEDULE = Schedule(
-    epochs=20, batch=128, learning_rate=1e-3, cooldown=0.5, warmup=0.05, evaluations=20
-)
-# What a scenario is called, its decoder and the number of its outputs.
+
+DECODERS: dict[str, Any] = {
+    "detr": lambda width, size: QueryDecoder(width, size, layers=6, every_layer=True),
+    "slot attention": lambda width, size: SlotAttention(width, size, rounds=3),
+    "idspn": lambda width, size: ImplicitDecoder(width, size, steps=40),
+}
+# The decoder of a scenario, and the number of its outputs.
 SCENARIOS: dict[str, tuple[Decoder, int]] = {
     "queries-10": ("queries", 10),
     "queries-20": ("queries", 20),
     "queries-100": ("queries", 100),
     "slots-10": ("slots", 10),
     "slots-20": ("slots", 20),
+    "slots-100": ("slots", 100),
     "implicit-10": ("implicit", 10),
     "implicit-20": ("implicit", 20),
     "regions-64": ("regions", 64),
 }
+# The network of a recipe, its rate and the share of training over which that rises.
+PUBLISHED = {
+    "detr": (PublishedPredictor("detr", 100), 1e-3, 0.05),
+    "slot-attention": (PublishedPredictor("slot attention", 10), 1e-3, 0.1),
+    "idspn": (PublishedPredictor("idspn", 10), 1e-3, 0.05),
+}
 
 
 def config(scenario: str, loss: str, seed: int) -> Config:
-    decoder, outputs = SCENARIOS[scenario]
-    schedule = SCHEDULE
+    """A loss of the library with one of its decoders."""
+    return _config("pictures", scenario, loss, seed, Predictor(*SCENARIOS[scenario]), SCHEDULE)
+
+
+def published(scenario: str, loss: str, seed: int) -> Config:
+    """A recipe, with its own loss or another."""
+    network, rate, warmup = PUBLISHED[scenario]
+    schedule = replace(SCHEDULE, learning_rate=rate, warmup=warmup)
+    return _config("picture-recipes", scenario, loss, seed, network, schedule)
+
+
+def _config(
+    experiment: str, scenario: str, loss: str, seed: int, network: NetworkConfig, schedule: Schedule
+) -> Config:
     if loss == "cooled_cross_entropy":
         schedule = replace(schedule, loss_temperature=5.0)
     if loss == "rising_likelihood":
         schedule = replace(schedule, exclusivity_until=0.7)
     return Config(
-        experiment="pictures",
+        experiment=experiment,
         scenario=scenario,
         loss=loss,
         seed=seed,
         shuffle_input=False,
         shuffle_target=True,
         data=DATA,
-        network=Predictor(decoder, outputs),
+        network=network,
         schedule=schedule,
     )
 
 
+COMPARED: dict[str, Any] = {
+    "seeds": 5,
+    "metric": "ap_0.1",
+    "metric_label": "average precision within a distance of 0.1",
+    "curves_of": "a thousand pictures, one in five of them held out",
+}
 EXPERIMENT = Experiment(
     name="pictures",
-    title="From pictures to sets: losses, decoders and recipes",
+    title="From pictures to sets: losses and decoders",
     config=config,
     scenarios={name: f"{what}, {n} outputs" for name, (what, n) in SCENARIOS.items()},
-    losses=LOSSES,
-    seeds=5,
-    metric="ap_0.1",
-    metric_label="average precision within a distance of 0.1",
-    command="setwise train studies/pictures.py",
+    losses=(
+        "set_cross_entropy",
+        "cooled_cross_entropy",
+        "exact_likelihood",
+        "bethe_likelihood",
+        "rising_likelihood",
+        "assignment_cross_entropy",
+        "chamfer_cross_entropy",
+    ),
+    command="setwise train studies/pictures.py --experiment pictures",
+    **COMPARED,
+)
+RECIPES = Experiment(
+    name="picture-recipes",
+    title="From pictures to sets: published recipes, and other losses in them",
+    config=published,
+    scenarios={
+        "detr": "DETR, 100 outputs",
+        "slot-attention": "Slot Attention, 10 outputs",
+        "idspn": "iDSPN, 10 outputs",
+    },
+    losses=("detr_loss", "huber_loss", "bethe_likelihood", "assignment_cross_entropy"),
+    command="setwise train studies/pictures.py --experiment picture-recipes",
+    **COMPARED,
 )
