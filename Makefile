@@ -69,6 +69,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.results
 	$(BIN)/python -m tools.action_curves
 	$(BIN)/python -m tools.study
+	$(BIN)/python -m tools.pictures
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.

@@ -32,7 +32,9 @@ def train(steps: int, seed: int = 0) -> SetPredictor:
     generator = torch.Generator().manual_seed(seed)
     model = SetPredictor(PictureEncoder(64), RegionDecoder(64), SPRITE)
     optimizer = torch.optim.Adam(model.parameters())
-    rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.1)
+    rate = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 3e-3, total_steps=steps, pct_start=0.1, cycle_momentum=False
+    )
     for step in range(steps):
         # Places count little at first, so that outputs begin with what they can see.
         place = sw.Gaussian(2, scale=0.4 * 0.25 ** (step / steps))

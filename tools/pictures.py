@@ -2,7 +2,8 @@
 
     python -m tools.pictures
 
-The records are those of ``studies/pictures.py``, trained by ``studies/pictures_cells.py``.
+The records are those of ``studies/detection.py``; ``detection_rates.py`` and ``detection_times.py``
+beside it write down which rates were tried and what a step takes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "picture-losses.md"
 FIGURE = "picture-losses.png"
 STUDY, RECIPES = "pictures", "picture-recipes"
-STEPS = Path("studies", "picture-steps.jsonl")
+STEPS, RATES = Path("studies", "picture-steps.jsonl"), Path("studies", "picture-rates.jsonl")
 NOTHING = "Nothing recorded yet.\n"
 LEVEL = 0.5  # the average precision that steps and seconds are counted to
 NEAR = 0.01  # within which medians are taken for level
@@ -57,7 +58,10 @@ def update(page: Path, results: Path) -> str:
     found = tables.read_experiments(results)
     times = step_times(results)
     study, recipes = found.get(STUDY), found.get(RECIPES)
-    blocks = {"pictures-recorded": recorded([study, recipes], times)}
+    blocks = {
+        "pictures-recorded": recorded([study, recipes]),
+        "pictures-rates": rates(results),
+    }
     for name, experiment in (("pictures", study), ("recipes", recipes)):
         blocks |= {
             f"{name}-best": best(experiment, times) if experiment else NOTHING,
@@ -70,7 +74,7 @@ def update(page: Path, results: Path) -> str:
 
 
 def step_times(results: Path) -> dict[Key, float]:
-    """Seconds of a step of one network, as measured while its cell was trained."""
+    """Seconds of a step of one network among those that were timed together."""
     return {
         (one["experiment"], one["scenario"], one["loss"]): one["milliseconds"]
         / one["members"]
@@ -226,7 +230,25 @@ def _at(points: Sequence[tuple[float, float]], step: float) -> float:
     return points[-1][1]
 
 
-def recorded(studies: Iterable[Recorded | None], times: dict[Key, float]) -> str:
+def rates(results: Path) -> str:
+    """What was reached with each rate that was tried, the mean of its seeds; bold the best."""
+    found: dict[str, dict[float, float]] = defaultdict(dict)
+    for one in store.read(results / RATES):
+        found[one["name"]][one["rate"]] = fmean(value or 0.0 for value in one["reached"])
+    if not found:
+        return NOTHING
+    tried = sorted({rate for row in found.values() for rate in row})
+    lines = []
+    for name, row in found.items():
+        top = max(row, key=lambda rate: row[rate])
+        shown = [f"{row[rate]:.3f}" if rate in row else "" for rate in tried]
+        lines.append(
+            [name, *(f"**{t}**" if r == top else t for r, t in zip(tried, shown, strict=True))]
+        )
+    return _table(["", *(f"{rate:g}" for rate in tried)], lines)
+
+
+def recorded(studies: Iterable[Recorded | None]) -> str:
     """How much there is, and where it was trained."""
     there = [study for study in studies if study is not None and study.records]
     if not there:

@@ -123,7 +123,7 @@ for _function, _symbol, _label, _colour, _options, _capturable in (
     (set_cross_entropy, "SH", "set cross entropy", "#dc143c", ("temperature",), True),
     (set_average, "A1H", "set average", "#1f77b4", (), True),
     (hausdorff, "H1H", "Hausdorff", "#ff7f0e", (), True),
-    (assignment_cross_entropy, "AH", "best assignment", "#2ca02c", (), False),
+    (assignment_cross_entropy, "AH", "best assignment", "#2ca02c", (), True),
     (stable_matching_cross_entropy, "GS", "stable matching", "#e377c2", (), False),
     (transport_cross_entropy, "OT", "optimal transport", "#17becf", (), False),
     (set_likelihood, "LH", "set likelihood", "#9467bd", ("exclusivity",), False),

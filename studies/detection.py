@@ -1,21 +1,24 @@
 """From pictures to sets: which loss, with which decoder and how many outputs.
 
-``python studies/pictures_cells.py results`` trains all of it on sprites, as ``setwise train
-studies/pictures.py --experiment pictures`` does many losses at once. Two experiments:
+Two experiments, each trained by ``setwise train studies/detection.py --experiment NAME``:
 
 - ``pictures``: losses of the library, each with every decoder. All of them are asked for the
   presence of outputs, have the same features, and are trained at the same rate for as long.
-- ``picture-recipes``: three recipes as they were published, with the loss, the depth, the rate and
-  the warm-up of their authors; and the same with other losses in the place of theirs.
+- ``picture-recipes``: three recipes as they were published, with the loss, the depth and the
+  warm-up of their authors; and the same networks with other losses in the place of theirs.
 
-Other pictures may be put in the place of `DATA`: any data of pictures and objects with presence.
+How many epochs there are, and the rate of each decoder and recipe, which ``detection_rates.py``
+looks for, stand in ``detection.json``. Other pictures may be put in the place of `DATA`: any data
+of pictures and objects with presence.
 
 Legend: B pictures, L layers, M places for objects, N outputs, F features.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -36,10 +39,12 @@ from setwise.models import (
     SlotAttention,
 )
 
-DATA: DataConfig = SpritesData(pictures=16_000, train=12_800, scale=0.2)
-SCHEDULE = Schedule(
-    epochs=20, batch=128, learning_rate=1e-3, cooldown=0.5, warmup=0.05, evaluations=20
-)
+DATA: DataConfig = SpritesData(side=48, pictures=16_000, train=12_800, scale=0.2)
+SETTINGS = Path(__file__).with_suffix(".json")
+
+
+def plain_cross_entropy(*sets: Any, **options: Any) -> Tensor:
+    return sw.set_cross_entropy(*sets, **options)
 
 
 def cooled_cross_entropy(*sets: Any, temperature: float | Tensor = 1.0, **options: Any) -> Tensor:
@@ -108,20 +113,27 @@ def huber_loss(
 ) -> Tensor:
     """Slot Attention's (Locatello et al., 2020) and iDSPN's (Zhang et al., 2022): all alike.
 
-    An element is a vector of probabilities, of a place from 0 to 1 and of its presence, an absent
-    one is zeros; vectors are matched by the sum of Huber's loss over their numbers.
+    An element is a vector of probabilities, of a place from 0 to 1 and of its presence, and an
+    absent one is zeros; vectors are matched by the sum of Huber's loss over their numbers. Of
+    zeros it is all the same which is matched, so only objects are.
     """
     *logits, place = features.split(input)
     *classes, middle = features.split(target)
     soft = [z.softmax(-1) for z in logits]
     outputs = torch.cat([*soft, (place + 1) / 2, presence.sigmoid().unsqueeze(-1)], dim=-1)
-    there = target_valid.unsqueeze(-1).to(input.dtype)
-    targets = there * torch.cat([*classes, (middle + 1) / 2, torch.ones_like(there)], dim=-1)
-    targets = functional.pad(targets, (0, 0, 0, outputs.shape[-2] - targets.shape[-2]))
-    ours, theirs = torch.broadcast_tensors(outputs.unsqueeze(-3), targets.unsqueeze(-2))
-    costs = functional.smooth_l1_loss(ours, theirs, reduction="none").sum(-1)  # [*, N, N]
-    chosen = sw.assign(costs).clamp(min=0)
-    return _reduced(costs.gather(-1, chosen.unsqueeze(-1)).sum((-1, -2)), reduction)
+    there = torch.ones_like(middle[..., :1])
+    targets = torch.cat([*classes, (middle + 1) / 2, there], dim=-1)
+    absent = _huber(outputs, torch.zeros_like(outputs))  # [*, N]
+    more = _huber(*torch.broadcast_tensors(outputs.unsqueeze(-3), targets.unsqueeze(-2)))
+    more = more - absent.unsqueeze(-2)  # [*, M, N]: what an object costs more than its absence
+    chosen = sw.assign(more, row_valid=target_valid).clamp(min=0)
+    found = more.gather(-1, chosen.unsqueeze(-1)).squeeze(-1) * target_valid
+    return _reduced(found.sum(-1) + absent.sum(-1), reduction)
+
+
+def _huber(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Huber's loss of vectors: [*, F] -> [*]."""
+    return functional.smooth_l1_loss(outputs, targets, reduction="none").sum(-1)
 
 
 def _reduced(per_set: Tensor, reduction: str) -> Tensor:
@@ -132,6 +144,7 @@ def _reduced(per_set: Tensor, reduction: str) -> Tensor:
 
 
 for _loss, _symbol, _label, _colour, _options in (
+    (plain_cross_entropy, "SH, plain", "set cross entropy", "#dc143c", ()),
     (cooled_cross_entropy, "SH, cooled", "SH, temperature 5 to 1", "#f4a6b3", ("temperature",)),
     (exact_likelihood, "LH, exact", "set likelihood, exact", "#9467bd", ()),
     (bethe_likelihood, "LH, Bethe", "set likelihood, Bethe", "#5b3a8c", ()),
@@ -176,38 +189,41 @@ SCENARIOS: dict[str, tuple[Decoder, int]] = {
     "queries-100": ("queries", 100),
     "slots-10": ("slots", 10),
     "slots-20": ("slots", 20),
-    "slots-100": ("slots", 100),
     "implicit-10": ("implicit", 10),
     "implicit-20": ("implicit", 20),
-    "regions-64": ("regions", 64),
+    "regions-36": ("regions", 36),
 }
-# The network of a recipe, its rate and the share of training over which that rises.
+# The network of a recipe, and the share of training over which its rate rises.
 PUBLISHED = {
-    "detr": (PublishedPredictor("detr", 100), 1e-3, 0.05),
-    "slot-attention": (PublishedPredictor("slot attention", 10), 1e-3, 0.1),
-    "idspn": (PublishedPredictor("idspn", 10), 1e-3, 0.05),
+    "detr": (PublishedPredictor("detr", 100), 0.05),
+    "slot-attention": (PublishedPredictor("slot attention", 10), 0.1),
+    "idspn": (PublishedPredictor("idspn", 10), 0.05),
 }
 
 
 def config(scenario: str, loss: str, seed: int) -> Config:
     """A loss of the library with one of its decoders."""
-    return _config("pictures", scenario, loss, seed, Predictor(*SCENARIOS[scenario]), SCHEDULE)
+    decoder, outputs = SCENARIOS[scenario]
+    network = Predictor(decoder, outputs)
+    return _config("pictures", scenario, loss, seed, network, decoder, 0.05)
 
 
 def published(scenario: str, loss: str, seed: int) -> Config:
     """A recipe, with its own loss or another."""
-    network, rate, warmup = PUBLISHED[scenario]
-    schedule = replace(SCHEDULE, learning_rate=rate, warmup=warmup)
-    return _config("picture-recipes", scenario, loss, seed, network, schedule)
+    network, warmup = PUBLISHED[scenario]
+    return _config("picture-recipes", scenario, loss, seed, network, scenario, warmup)
 
 
 def _config(
-    experiment: str, scenario: str, loss: str, seed: int, network: NetworkConfig, schedule: Schedule
+    experiment: str,
+    scenario: str,
+    loss: str,
+    seed: int,
+    network: NetworkConfig,
+    rate_of: str,
+    warmup: float,
 ) -> Config:
-    if loss == "cooled_cross_entropy":
-        schedule = replace(schedule, loss_temperature=5.0)
-    if loss == "rising_likelihood":
-        schedule = replace(schedule, exclusivity_until=0.7)
+    chosen = json.loads(SETTINGS.read_text())
     return Config(
         experiment=experiment,
         scenario=scenario,
@@ -217,7 +233,17 @@ def _config(
         shuffle_target=True,
         data=DATA,
         network=network,
-        schedule=schedule,
+        # Only losses that say so have a temperature or an exclusivity, so all train together.
+        schedule=Schedule(
+            epochs=chosen["epochs"],
+            batch=64,
+            learning_rate=chosen["rates"][rate_of],
+            cooldown=0.5,
+            warmup=warmup,
+            loss_temperature=5.0,
+            exclusivity_until=0.7,
+            evaluations=chosen["epochs"],
+        ),
     )
 
 
@@ -233,7 +259,7 @@ EXPERIMENT = Experiment(
     config=config,
     scenarios={name: f"{what}, {n} outputs" for name, (what, n) in SCENARIOS.items()},
     losses=(
-        "set_cross_entropy",
+        "plain_cross_entropy",
         "cooled_cross_entropy",
         "exact_likelihood",
         "bethe_likelihood",
@@ -241,7 +267,7 @@ EXPERIMENT = Experiment(
         "assignment_cross_entropy",
         "chamfer_cross_entropy",
     ),
-    command="setwise train studies/pictures.py --experiment pictures",
+    command="setwise train studies/detection.py --experiment pictures",
     **COMPARED,
 )
 RECIPES = Experiment(
@@ -254,6 +280,6 @@ RECIPES = Experiment(
         "idspn": "iDSPN, 10 outputs",
     },
     losses=("detr_loss", "huber_loss", "bethe_likelihood", "assignment_cross_entropy"),
-    command="setwise train studies/pictures.py --experiment picture-recipes",
+    command="setwise train studies/detection.py --experiment picture-recipes",
     **COMPARED,
 )
