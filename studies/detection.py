@@ -187,9 +187,7 @@ SCENARIOS: dict[str, tuple[Decoder, int]] = {
     "queries-10": ("queries", 10),
     "queries-20": ("queries", 20),
     "queries-100": ("queries", 100),
-    "slots-10": ("slots", 10),
     "slots-20": ("slots", 20),
-    "implicit-10": ("implicit", 10),
     "implicit-20": ("implicit", 20),
     "regions-36": ("regions", 36),
 }
