@@ -29,6 +29,10 @@ from tools.markdown import markdown, number, with_blocks, wrapped
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "picture-losses.md"
 FIGURE = "picture-losses.png"
+SHOWN = (
+    "[![Average precision over steps and over seconds, a curve for each loss, for every decoder]"
+    f"(figures/{FIGURE})](figures/{FIGURE})\n"
+)
 STUDY, RECIPES = "pictures", "picture-recipes"
 STEPS, RATES = Path("studies", "picture-steps.jsonl"), Path("studies", "picture-rates.jsonl")
 NOTHING = "Nothing recorded yet.\n"
@@ -61,6 +65,7 @@ def update(page: Path, results: Path) -> str:
     blocks = {
         "pictures-recorded": recorded([study, recipes]),
         "pictures-rates": rates(results),
+        "pictures-figure": SHOWN if study and study.records else NOTHING,
     }
     for name, experiment in (("pictures", study), ("recipes", recipes)):
         blocks |= {
