@@ -38,6 +38,7 @@ STEPS, RATES = Path("studies", "picture-steps.jsonl"), Path("studies", "picture-
 NOTHING = "Nothing recorded yet.\n"
 LEVEL = 0.5  # the average precision that steps and seconds are counted to
 NEAR = 0.01  # within which medians are taken for level
+LEAST = 0.05  # below which nothing is best
 # The numbers of a record, and the limits of the papers on CLEVR that they stand for.
 LIMITS = {
     "heldout_ap": "any distance",
@@ -128,7 +129,7 @@ def end(study: Recorded) -> str:
         for loss in study.sheet.losses:
             values = [value_of(run) for run in row.get(loss, [])]
             said = f"{median(values):.3f}" if values else ""
-            if values and median(values) >= top - NEAR:
+            if values and median(values) >= max(top - NEAR, LEAST):
                 said = f"**{said}**"
             spread = f" ({min(values):.2f}-{max(values):.2f})" if values else ""
             shown.append(said + spread)
@@ -341,8 +342,9 @@ def _median(runs: Sequence[Record]) -> float:
 def _leaders(study: Recorded, values: dict[str, float]) -> str:
     """Those that are level with the best, the best first."""
     top = max(values.values(), default=0.0)
-    level = sorted((v, loss) for loss, v in values.items() if v >= top - NEAR)
-    return "; ".join(f"{study.sheet.losses[loss].symbol} {v:.2f}" for v, loss in reversed(level))
+    level = sorted((v, loss) for loss, v in values.items() if v >= max(top - NEAR, LEAST))
+    said = (f"{study.sheet.losses[loss].symbol} {v:.2f}" for v, loss in reversed(level))
+    return "; ".join(said) or ("none" if values else "")
 
 
 def _first(study: Recorded, steps: dict[str, float]) -> str:

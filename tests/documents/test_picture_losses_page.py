@@ -91,6 +91,9 @@ def test_equal_steps_and_equal_time_are_not_the_same() -> None:
     text = pictures.best(SMALL, TIMES)
     assert "| queries, 5 outputs | LH 0.90 | AH 0.70 | LH, 20 steps |\n" in text
     assert "| slots, 5 outputs | AH 0.40 |  | none |\n" in text
+    low = [run("slots", AH, 0, [0.0, 0.0, 0.01, 0.02])]
+    times = {("pictures", "slots", AH): 1.0}
+    assert "| none | none | none |\n" in pictures.best(Recorded(SHEET, low, []), times)
 
 
 def test_times_are_of_one_network(tmp_path: Path) -> None:

@@ -38,8 +38,11 @@ def test_all_runs_have_configs_that_records_can_hold(study: Any) -> None:
 
 def test_the_committed_sheet_is_that_of_the_study() -> None:
     """Of those that have been trained."""
-    study = run_file("experiment", STUDIES / "likelihood.py")
-    assert Sheet.read(STUDIES.parent / "results/likelihood.json") == study.EXPERIMENT.sheet
+    detection = run_file("experiment", STUDIES / "detection.py")
+    likelihood = run_file("experiment", STUDIES / "likelihood.py").EXPERIMENT
+    for experiment in (likelihood, detection.EXPERIMENT, detection.RECIPES):
+        path = STUDIES.parent / "results" / f"{experiment.name}.json"
+        assert not path.exists() or Sheet.read(path) == experiment.sheet
 
 
 def test_every_loss_of_the_library_is_studied() -> None:
