@@ -4,13 +4,15 @@
     python studies/detection_rates.py results --choose # writes the best into detection.json
 
 Decoders are tried with the best assignment, which our losses are compared with, and recipes with
-their own loss; seeds are others than those of the study. Several processes may be started beside
+their own loss; seeds are others than those of the study, and the least loss at the end decides,
+which tells more than what is found after so few steps. Several processes may be started beside
 each other: each takes trainings that no other is at.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import defaultdict
 from dataclasses import replace
@@ -63,20 +65,22 @@ def measure(name: str, rate: float, results: Path) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with alone(results / f".rates-{name}-{rate}.lock", "trying the same rate"):
         training = Training(trial(name, rate), device, metric="ap_0.1")
-        reached = [result.metrics["heldout"] for result in training.run()]
-    line: dict[str, Any] = {"run": run, "name": name, "rate": rate, "reached": reached}
+        losses = [result.metrics["loss"] for result in training.run()]
+    known = [loss if math.isfinite(loss) else None for loss in losses]
+    line: dict[str, Any] = {"run": run, "name": name, "rate": rate, "losses": known}
     line |= {"epochs": EPOCHS, "environment": environment.describe(torch.device(device))}
     store.append(results / RATES, [line])
     print(line, flush=True)
 
 
 def best(results: Path) -> dict[str, float]:
-    """The rate of each name that reached most; of one that was not tried, the first."""
+    """The rate of each name with the least loss; of one that was not tried, the first."""
     found: dict[str, dict[float, float]] = defaultdict(dict)
     for one in store.read(results / RATES):
-        found[one["name"]][one["rate"]] = mean(value or 0.0 for value in one["reached"])
+        losses = [math.inf if loss is None else loss for loss in one["losses"]]
+        found[one["name"]][one["rate"]] = mean(losses)
     return {
-        name: max(found[name], key=lambda rate: found[name][rate]) if name in found else TRIED[0]
+        name: min(found[name], key=lambda rate: found[name][rate]) if name in found else TRIED[0]
         for name in SETTINGS
     }
 

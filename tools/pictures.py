@@ -237,17 +237,18 @@ def _at(points: Sequence[tuple[float, float]], step: float) -> float:
 
 
 def rates(results: Path) -> str:
-    """What was reached with each rate that was tried, the mean of its seeds; bold the best."""
+    """The loss with each rate that was tried, the mean of its seeds; bold the least."""
     found: dict[str, dict[float, float]] = defaultdict(dict)
     for one in store.read(results / RATES):
-        found[one["name"]][one["rate"]] = fmean(value or 0.0 for value in one["reached"])
+        losses = [math.inf if loss is None else loss for loss in one["losses"]]
+        found[one["name"]][one["rate"]] = fmean(losses)
     if not found:
         return NOTHING
     tried = sorted({rate for row in found.values() for rate in row})
     lines = []
     for name, row in found.items():
-        top = max(row, key=lambda rate: row[rate])
-        shown = [f"{row[rate]:.3f}" if rate in row else "" for rate in tried]
+        top = min(row, key=lambda rate: row[rate])
+        shown = [f"{row[rate]:.2f}" if rate in row else "" for rate in tried]
         lines.append(
             [name, *(f"**{t}**" if r == top else t for r, t in zip(tried, shown, strict=True))]
         )

@@ -105,13 +105,13 @@ def test_times_are_of_one_network(tmp_path: Path) -> None:
 
 
 def test_rates(tmp_path: Path) -> None:
-    tried = [("queries", 0.001, [0.3, 0.5]), ("queries", 0.002, [0.2, None]), ("slots", 0.002, [0])]
-    lines = [dict(zip(("name", "rate", "reached"), one, strict=True)) for one in tried]
+    tried = [("queries", 0.001, [3, 5]), ("queries", 0.002, [2, None]), ("slots", 0.002, [7])]
+    lines = [dict(zip(("name", "rate", "losses"), one, strict=True)) for one in tried]
     (tmp_path / "studies").mkdir()
     (tmp_path / pictures.RATES).write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert pictures.rates(tmp_path) == (
         "|  | 0.001 | 0.002 |\n| --- | --- | --- |\n"
-        "| queries | **0.400** | 0.100 |\n| slots |  | **0.000** |\n"
+        "| queries | **4.00** | inf |\n| slots |  | **7.00** |\n"
     )
 
 

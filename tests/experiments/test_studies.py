@@ -179,7 +179,7 @@ def test_rates_are_tried_and_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         rates.measure("idspn", rate, tmp_path)
     found = store.read(tmp_path / rates.RATES)
     assert [one["rate"] for one in found] == [1e-3, 2e-3]
-    found[1]["reached"] = [0.5, 0.6]
+    found[1]["losses"] = [0.5, 0.6]
     (tmp_path / rates.RATES).write_text("".join(json.dumps(one) + "\n" for one in found))
     rates.choose(tmp_path, epochs=7)
     chosen = json.loads(settings.read_text())
