@@ -174,6 +174,7 @@ class PublishedPredictor(NetworkConfig):
         return Detection(SetPredictor(encoder, decoder, task.features))
 
     def model(self, network: nn.Module) -> nn.Module:
+        assert isinstance(network, Detection)
         return network.predictor
 
 

@@ -35,7 +35,9 @@ def measure(experiment: Experiment, scenario: str, loss: str, results: Path) -> 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     configs = experiment.configs(scenarios=[scenario], losses=[loss])
     few = STEPS * configs[0].schedule.batch
-    short = [replace(one, data=replace(one.data, pictures=few, train=few)) for one in configs]
+    data: Any = configs[0].data
+    data = replace(data, pictures=few, train=few)
+    short = [replace(one, data=data) for one in configs]
     with alone(results / f".times-{run.replace('/', '-')}.lock", "timing the same steps"):
         seconds = Training(short, device).seconds_per_epoch(REPEATS) / STEPS
     line: dict[str, Any] = {"run": run, "experiment": experiment.name, "scenario": scenario}
