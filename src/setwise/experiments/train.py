@@ -289,8 +289,8 @@ class Training:
         totals |= {"train": measure.total(values[:, :train]), "loss": self._losses}
         if train < values.shape[1]:
             totals["heldout"] = measure.total(values[:, train:])
-            for name, every in found.items():
-                totals[f"heldout_{name}"] = measure.total(every[:, train:])
+            others = [name for name in found if name != self._measured]
+            totals |= {f"heldout_{name}": measure.total(found[name][:, train:]) for name in others}
         results = []
         for k, config in enumerate(self.configs):
             metrics = {name: total[k].item() for name, total in totals.items()}
