@@ -61,8 +61,8 @@ def main() -> None:
 def update(page: Path, results: Path) -> str:
     """The text of the page with all its blocks made anew from a folder of records."""
     found = tables.read_experiments(results)
-    times = step_times(results)
     study, recipes = found.get(STUDY), found.get(RECIPES)
+    times = step_times(results, study, recipes)
     blocks = {
         "pictures-recorded": recorded([study, recipes]),
         "pictures-rates": rates(results),
@@ -79,14 +79,30 @@ def update(page: Path, results: Path) -> str:
     return with_blocks(page.read_text(), page.name, blocks)
 
 
-def step_times(results: Path) -> dict[Key, float]:
-    """Seconds of a step of one network among those that were timed together."""
-    return {
+def step_times(results: Path, *studies: Recorded | None) -> dict[Key, float]:
+    """Seconds of a step of one network among those that were timed together.
+
+    Of cells that were not timed: what their training took, where no other loss was part of it.
+    """
+    return _of_trainings(filter(None, studies)) | {
         (one["experiment"], one["scenario"], one["loss"]): one["milliseconds"]
         / one["members"]
         / 1e3
         for one in store.read(results / STEPS)
     }
+
+
+def _of_trainings(studies: Iterable[Recorded]) -> dict[Key, float]:
+    found: dict[Key, float] = {}
+    for study in studies:
+        together: dict[str, set[str]] = defaultdict(set)
+        for record in study.records:
+            together[record["ensemble"]].add(record["loss"])
+        for record in study.records:
+            if len(together[record["ensemble"]]) == 1:
+                own = record["seconds"] / record["members"] / curve(record)[-1][0]
+                found[study.sheet.name, record["scenario"], record["loss"]] = own
+    return found
 
 
 def steps_per_epoch(record: Record) -> int:
@@ -265,8 +281,9 @@ def recorded(studies: Iterable[Recorded | None]) -> str:
     steps = sorted({int(curve(record)[-1][0]) for record in runs})
     seeds = sorted({record["seed"] for record in runs})
     data = runs[0]["config"]["data"]
+    every = sum(len(study.sheet.losses) * len(study.sheet.scenarios) for study in there)
     said = (
-        f"{len(runs)} runs of {len(cells_in(there))} cells, {len(seeds)} seeds, "
+        f"{len(runs)} runs of {len(cells_in(there))} cells, of {every}; {len(seeds)} seeds, "
         f"{' or '.join(map(str, steps))} steps each, in {tables.seconds(runs):.0f} s of networks "
         f"trained together on {' and '.join(where)}; {data['train']} pictures to train on, "
         f"{data['pictures'] - data['train']} held out."
@@ -284,15 +301,16 @@ def draw(results: Path, path: Path) -> None:
     study = tables.read_experiments(results).get(STUDY)
     if study is None or not study.records:
         return
-    times = step_times(results)
+    times = step_times(results, study)
     names = tables.scenarios(study.sheet, study.records)
-    rows = math.ceil(len(names) / 2)
+    wide = min(len(names), 2)
+    rows = math.ceil(len(names) / wide)
     with mpl.rc_context({"font.size": 8, "svg.hashsalt": "setwise"}):
         figure, axes = plt.subplots(
-            rows, 4, figsize=(14, 2.6 * rows), squeeze=False, layout="constrained"
+            rows, 2 * wide, figsize=(7 * wide, 2.6 * rows), squeeze=False, layout="constrained"
         )
         for place, scenario in enumerate(names):
-            left, right = axes[place // 2, 2 * (place % 2) :][:2]
+            left, right = axes[place // wide, 2 * (place % wide) :][:2]
             label = study.sheet.label(scenario)
             _draw(left, _curves(study, scenario, {}), label, "steps")
             _draw(right, _curves(study, scenario, times), label, "seconds of one network")

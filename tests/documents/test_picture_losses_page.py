@@ -33,6 +33,7 @@ def run(scenario: str, loss: str, seed: int, curve: list[float | None]) -> dict[
     final = curve[-1]
     return {
         "run": f"{scenario}-{loss}-{seed}",
+        "ensemble": f"{scenario}-{loss}",
         **{"scenario": scenario, "loss": loss, "seed": seed, "members": 2, "seconds": 3.0},
         "metrics": {"ap_0.1": final, "heldout": final} | dict.fromkeys(pictures.LIMITS, final),
         "history": {"epoch": [1, 2, 3, 4], "heldout": curve},
@@ -54,8 +55,13 @@ SMALL = Recorded(
 TIMES = {("pictures", "queries", AH): 0.1, ("pictures", "queries", LH): 0.2}
 
 
-def test_the_committed_page_is_that_of_the_records(tmp_path: Path) -> None:
+def test_the_committed_page_is_that_of_the_records() -> None:
     assert pictures.update(pictures.PAGE, RESULTS) == pictures.PAGE.read_text(), "run make docs"
+
+
+# Slow: a dozen panels are drawn. The page, from the same records, is in the first tier.
+@pytest.mark.slow
+def test_the_figure_is_that_of_the_records(tmp_path: Path) -> None:
     again, committed = (
         folder / pictures.FIGURE for folder in (tmp_path, pictures.PAGE.parent / "figures")
     )
@@ -102,6 +108,11 @@ def test_times_are_of_one_network(tmp_path: Path) -> None:
     (tmp_path / "studies").mkdir()
     (tmp_path / pictures.STEPS).write_text(json.dumps(line) + "\n")
     assert pictures.step_times(tmp_path) == {("pictures", "queries", AH): pytest.approx(0.01)}
+    found = pictures.step_times(tmp_path, SMALL, None)  # of others 3 s, two networks, 40 steps
+    assert found["pictures", "queries", AH] == pytest.approx(0.01)
+    assert found["pictures", "queries", LH] == pytest.approx(3 / 2 / 40)
+    mixed = Recorded(SHEET, [one | {"ensemble": "all"} for one in SMALL.records], [])
+    assert pictures.step_times(tmp_path, mixed).keys() == {("pictures", "queries", AH)}
 
 
 def test_rates(tmp_path: Path) -> None:
@@ -117,7 +128,7 @@ def test_rates(tmp_path: Path) -> None:
 
 def test_what_is_recorded_is_said(tmp_path: Path) -> None:
     assert pictures.recorded([SMALL, None]) == (
-        "9 runs of 3 cells, 3 seeds, 40 steps each, in 14 s of networks trained together on a "
-        "machine; 40\npictures to train on, 10 held out.\n"
+        "9 runs of 3 cells, of 4; 3 seeds, 40 steps each, in 14 s of networks trained together on "
+        "a machine;\n40 pictures to train on, 10 held out.\n"
     )
     assert pictures.NOTHING in pictures.update(pictures.PAGE, tmp_path)
