@@ -70,6 +70,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.actions
 	$(BIN)/python -m tools.study
 	$(BIN)/python -m tools.distributed
+	$(BIN)/python -m tools.pictures
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.

@@ -8,7 +8,7 @@ the right shape, colour and size, at a distance below 0.1 (pictures span 2), or 
     python examples/detect.py --quick  # some seconds; part of the test suite
     python examples/detect.py          # two CPU minutes. This is what it printed:
 
-        average precision 0.944 within 0.1, 0.949 anywhere
+        average precision 0.966 within 0.1, 0.970 anywhere
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from setwise.data.sprites import SPRITE, sprites
 from setwise.models import PictureEncoder, RegionDecoder, SetPredictor
 
 SCENES = {"side": 32, "least": 1, "most": 6}
-STEPS = 1500
+STEPS = 1750
 
 
 def train(steps: int, seed: int = 0) -> SetPredictor:
@@ -32,7 +32,9 @@ def train(steps: int, seed: int = 0) -> SetPredictor:
     generator = torch.Generator().manual_seed(seed)
     model = SetPredictor(PictureEncoder(64), RegionDecoder(64), SPRITE)
     optimizer = torch.optim.Adam(model.parameters())
-    rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.1)
+    rate = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 3e-3, total_steps=steps, pct_start=0.1, cycle_momentum=False
+    )
     for step in range(steps):
         # Places count little at first, so that outputs begin with what they can see.
         place = sw.Gaussian(2, scale=0.4 * 0.25 ** (step / steps))

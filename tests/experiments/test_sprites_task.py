@@ -110,3 +110,37 @@ def test_networks_are_for_data_that_suit_them() -> None:
     task = DATA.load()
     with pytest.raises(ValueError, match="a predictor needs pictures"):
         Predictor().build(replace(task, targets=task.targets[..., :-1]))
+
+
+def test_the_loss_of_every_layer_counts() -> None:
+    task = DATA.load()
+    generator = torch.Generator().manual_seed(2)
+    logits = torch.randn(2, 24, 3, 5, 16, generator=generator)
+    targets = task.targets.expand(2, *task.targets.shape)
+    names = ["assignment_cross_entropy", "set_likelihood"]
+    layers = [member_losses(names, layer, targets, task.features) for layer in logits.unbind(2)]
+    found = member_losses(names, logits, targets, task.features)
+    torch.testing.assert_close(found, torch.stack(layers).sum(0))
+    logits[1, 3, 0, 0, 0] = torch.nan
+    found = member_losses(names, logits, targets, task.features)
+    assert found.isnan().tolist() == [False, True]
+
+
+def test_places_count_as_much_as_their_scale_says() -> None:
+    wide, narrow = (replace(DATA, scale=scale).load() for scale in (0.4, 0.1))
+    assert wide.targets.equal(narrow.targets)
+    assert [task.features.blocks[-1] for task in (wide, narrow)] == [
+        sw.Gaussian(2, scale=0.4),
+        sw.Gaussian(2, scale=0.1),
+    ]
+
+
+def test_the_rate_rises_step_by_step_over_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = Schedule(epochs=2, batch=4, learning_rate=0.8, warmup=0.75, cooldown=0.25)
+    training = Training([replace(config("queries", "set_likelihood"), schedule=schedule)], "cpu")
+    rates = []
+    monkeypatch.setattr(training, "_step", lambda: rates.append(training.ensemble.rate.item()))
+    training.run()
+    assert rates == pytest.approx([0.8 * min(1, step / 6) for step in range(1, 9)])
+    with pytest.raises(ValueError, match=r"warmup: must be a share from 0 to 1, got 1\.5"):
+        Schedule(epochs=2, warmup=1.5)

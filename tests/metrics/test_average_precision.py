@@ -195,3 +195,63 @@ def test_bad_calls_say_what_was_expected() -> None:
             metrics.average_precision(z, x, **({"presence": c} | options))
     with pytest.raises(ValueError, match="definition"):
         metrics.AveragePrecision(definition="all")  # type: ignore[arg-type]
+
+
+def test_it_is_that_of_detectors_where_the_definitions_meet() -> None:
+    """COCO's evaluation of boxes: squares moved sideways by d overlap by (1 - d) / (1 + d).
+
+    Its recalls are asked for at every target here, so that its sum over recalls is the area.
+    """
+    coco = pytest.importorskip("pycocotools.coco")
+    evaluation = pytest.importorskip("pycocotools.cocoeval")
+    generator = torch.Generator().manual_seed(1)
+    B, M, N = 30, 4, 7
+    features = sw.Features(sw.Categorical(2), sw.Gaussian(2))
+    looks = torch.eye(2)[torch.randint(2, (B, M), generator=generator)]
+    places = torch.stack([torch.arange(0.0, 5 * M, 5).expand(B, M), torch.zeros(B, M)], dim=-1)
+    target = torch.cat([looks, places], dim=-1)
+    chosen = torch.randint(M, (B, N), generator=generator)
+    output = target.gather(1, chosen.unsqueeze(-1).expand(B, N, 4)).clone()
+    output[..., 2] += 0.3 * torch.randn(B, N, generator=generator)
+    other = torch.rand(B, N, generator=generator) < 0.2
+    output[..., :2] = torch.where(other.unsqueeze(-1), 1 - output[..., :2], output[..., :2])
+    presence = torch.randn(B, N, generator=generator)
+    for overlap in (0.5, 0.75):
+        distance = (1 - overlap) / (1 + overlap)
+        for kind in (0, 1):
+            real, said = target[..., kind] == 1, output[..., kind] == 1
+            found = metrics.average_precision(
+                features.from_probs(output),
+                target,
+                features,
+                presence=presence,
+                within=distance,
+                input_valid=said,
+                target_valid=real,
+            )
+            truth, answers = coco.COCO(), coco.COCO()
+            truth.dataset, answers.dataset = _boxes(target, real), _boxes(output, said, presence)
+            truth.createIndex()
+            answers.createIndex()
+            judge = evaluation.COCOeval(truth, answers, "bbox")
+            total = int(real.sum())
+            judge.params.iouThrs = torch.tensor([overlap], dtype=torch.double).numpy()
+            judge.params.recThrs = (torch.arange(1, total + 1).double() / total).numpy()
+            judge.evaluate()
+            judge.accumulate()
+            expected = judge.eval["precision"][0, :, 0, 0, -1].mean()
+            assert 0.1 < expected < 0.9
+            assert found == pytest.approx(expected, abs=1e-6)
+
+
+def _boxes(elements: Tensor, valid: Tensor, presence: Tensor | None = None) -> dict[str, Any]:
+    """Squares of side 1 around the places, as COCO's files describe them."""
+    entries = []
+    for picture, n in valid.nonzero().tolist():
+        x, y = elements[picture, n, -2:].tolist()
+        entry = {"id": len(entries) + 1, "image_id": picture, "category_id": 1, "iscrowd": 0}
+        entry |= {"bbox": [x - 0.5, y - 0.5, 1.0, 1.0], "area": 1.0}
+        entry |= {} if presence is None else {"score": presence[picture, n].item()}
+        entries.append(entry)
+    pictures = [{"id": b} for b in range(len(elements))]
+    return {"images": pictures, "categories": [{"id": 1}], "annotations": entries}

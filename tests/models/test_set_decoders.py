@@ -227,6 +227,18 @@ def test_the_pointing_decoder_is_an_lstm() -> None:
     torch.testing.assert_close(decoder(read), torch.stack(expected, dim=1), **CLOSE)
 
 
+def test_queries_give_the_elements_of_every_layer_while_they_train() -> None:
+    decoder, read = QueryDecoder(8, 3, layers=2, every_layer=True).double(), memory(4, 6)
+    layers = decoder(read)
+    assert layers.shape == (4, 2, 3, 8)
+    plain = QueryDecoder(8, 3, layers=2).double()
+    plain.load_state_dict(decoder.state_dict())
+    torch.testing.assert_close(layers[:, 1], plain(read), **CLOSE)
+    plain.layers = plain.layers[:1]
+    torch.testing.assert_close(layers[:, 0], plain(read), **CLOSE)
+    torch.testing.assert_close(decoder.eval()(read), layers[:, 1], **CLOSE)
+
+
 def test_bad_calls_say_what_was_expected() -> None:
     decoder, read = QueryDecoder(8, 3), torch.rand(2, 6, 8)
     calls: dict[str, tuple[Callable[[], object], type[Exception]]] = {

@@ -66,8 +66,16 @@ def sprites(
     >>> pictures.shape, objects.shape, valid.sum(-1)
     (torch.Size([2, 3, 64, 64]), torch.Size([2, 5, 15]), tensor([4, 3]))
     """
-    require_int("number", number, 0)
     require_int("side", side, 1)
+    objects, valid = sprite_objects(number, generator, least=least, most=most)
+    return Scenes(draw_sprites(objects, valid, side), objects, valid)
+
+
+def sprite_objects(
+    number: int, generator: torch.Generator | None = None, *, least: int = 3, most: int = 10
+) -> tuple[Tensor, Tensor]:
+    """The objects [B, M, F] of new scenes, and which of them [B, M] there are; see `sprites`."""
+    require_int("number", number, 0)
     require_int("least", least, 0)
     require_int("most", most, 1)
     cells = _BOARD**2
@@ -81,8 +89,7 @@ def sprites(
     middles = torch.stack([cell % _BOARD, cell // _BOARD], dim=-1) + 0.5 + off
     objects = torch.cat([looks, _SPAN * (middles * (2 / _BOARD) - 1)], dim=-1)
     counts = torch.randint(least, most + 1, (number, 1), generator=generator, device=device)
-    valid = torch.arange(most, device=device) < counts
-    return Scenes(draw_sprites(objects, valid, side), objects, valid)
+    return objects, torch.arange(most, device=device) < counts
 
 
 def draw_sprites(objects: Tensor, valid: Tensor, side: int = 64) -> Tensor:

@@ -40,6 +40,8 @@ class Schedule:
     learning_rate: float = 1e-3
     # The last share of training, over which the learning rate falls linearly to zero.
     cooldown: float = 0.0
+    # The first share of training, over which it rises linearly from zero, step by step.
+    warmup: float = 0.0
     # Of the latent variables: exponentially from start to end over a first share, then constant.
     latent_temperature_start: float = 5.0
     latent_temperature_end: float = 0.7
@@ -73,7 +75,7 @@ class Schedule:
         for name in ("latent_temperature_start", "latent_temperature_end", "loss_temperature"):
             _require(name, getattr(self, name) > 0, self, "positive")
         _require("blur", self.blur > 0, self, "positive")
-        for name in ("cooldown", "recombined", "exclusivity_until"):
+        for name in ("cooldown", "warmup", "recombined", "exclusivity_until"):
             _require(name, 0 <= getattr(self, name) <= 1, self, "a share from 0 to 1")
         for name in ("latent_temperature_until", "loss_temperature_until", "blur_until"):
             _require(name, 0 < getattr(self, name) <= 1, self, "a share of (0, 1]")

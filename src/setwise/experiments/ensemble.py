@@ -176,6 +176,8 @@ def member_losses(
 ) -> Tensor:
     """The mean loss [K] of each member over its batch; neighbours share the call of a loss.
 
+    Logits [K, b, L, N, F] are those of L layers, each of which has the same targets [K, b, M, F]:
+    their losses are added up.
     ``annealed`` are the options that a schedule sets, for the losses that have them. The loss is
     NaN for a member that has diverged, and the others go on.
     """
@@ -185,20 +187,23 @@ def member_losses(
     for name, group in itertools.groupby(names):
         end = start + len(list(group))
         loss = LOSSES[name]
-        own = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
-        z, x, presence = comparable(*own, features.width)
+        outputs, sets = logits[start:end].flatten(0, 1), targets[start:end].flatten(0, 1)
+        if outputs.dim() > sets.dim():
+            sets = sets.unsqueeze(1).expand(-1, outputs.shape[1], -1, -1)
+        z, x, presence = comparable(outputs, sets, features.width)
         options = {option: value for option, value in annealed.items() if option in loss.options}
         per_set = loss.function(z, x, features, reduction="none", **options, **presence)
-        parts.append(per_set.unflatten(0, (end - start, -1)))
+        parts.append(per_set.reshape(*logits[start:end].shape[:2], -1).sum(dim=-1))
         start = end
     return torch.cat(parts).masked_fill(~finite, math.nan).mean(dim=1)
 
 
 def finite_sets(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits [K, b, N, F] with zeros for sets that are not finite, and which sets [K, b] are.
+    """Logits [K, b, ...] with zeros for sets that are not finite, and which sets [K, b] are.
 
     Losses and metrics refuse other numbers, with good reason. Here they mean that a member has
     diverged, which is a result of its own and none of its neighbours' business.
     """
     finite = logits.detach().isfinite().flatten(2).all(dim=-1)
-    return logits.masked_fill(~finite[..., None, None], 0.0), finite
+    kept = finite.reshape(*finite.shape, *[1] * (logits.dim() - 2))
+    return logits.masked_fill(~kept, 0.0), finite

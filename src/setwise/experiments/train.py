@@ -218,6 +218,9 @@ class Training:
         self._losses.zero_()
         self._batch.begin(epoch)
         for step in range(self._batch.steps):
+            done = (epoch + (step + 1) / self._batch.steps) / schedule.epochs
+            if done <= schedule.warmup:
+                self.ensemble.rate.fill_(schedule.learning_rate * cooled * done / schedule.warmup)
             self._batch.move(step)
             self._step()
 
@@ -272,6 +275,8 @@ class Training:
         totals |= {"train": measure.total(values[:, :train]), "loss": self._losses}
         if train < values.shape[1]:
             totals["heldout"] = measure.total(values[:, train:])
+            others = [name for name in found if name != self._measured]
+            totals |= {f"heldout_{name}": measure.total(found[name][:, train:]) for name in others}
         results = []
         for k, config in enumerate(self.configs):
             metrics = {name: total[k].item() for name, total in totals.items()}

@@ -47,8 +47,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> T
     """PyTorch's attention of queries [*, N, D] to T elements; ``valid`` [*, T] may be broadcast."""
     # Where all are hidden, all are seen, as zeros by then: not every kernel can look at nothing.
     seen = None if valid is None else (valid | ~valid.any(-1, keepdim=True)).unsqueeze(-2)
-    if query.device.type == "cpu" and torch._C._are_functorch_transforms_active():
-        # The fused kernel of the CPU cannot be mapped over an ensemble.
+    if torch._C._are_functorch_transforms_active():
+        # Fused kernels cannot be mapped over an ensemble: the CPU's not at all, and that of a GPU
+        # has no gradients then ("LSE is not correctly aligned").
         with sdpa_kernel(SDPBackend.MATH):
             return functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)

@@ -6,6 +6,7 @@ dimensions.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from setwise.models.attention import Attention, Reader, check_memory, learned_elements
@@ -18,7 +19,8 @@ class QueryDecoder(nn.Module):
 
     N learned queries pass ``layers`` of attention to each other and to the memory. What stands in
     the memory has to say where it was: see `PictureEncoder`. The layers normalise before they read,
-    and there is no dropout.
+    and there is no dropout. With ``every_layer`` training gives the elements that each layer ends
+    with, [*, ``layers``, N, D], so that a loss can be asked of all of them, as DETR does.
 
     >>> import torch
     >>> decoder = QueryDecoder(inputs=16, size=3, heads=2)
@@ -26,11 +28,14 @@ class QueryDecoder(nn.Module):
     torch.Size([5, 3, 16])
     """
 
-    def __init__(self, inputs: int, size: int, layers: int = 2, heads: int = 4) -> None:
+    def __init__(
+        self, inputs: int, size: int, layers: int = 2, heads: int = 4, every_layer: bool = False
+    ) -> None:
         super().__init__()
         for name, given in [("inputs", inputs), ("size", size), ("layers", layers)]:
             check_size(name, given)
         self.inputs, self.size, self.features = inputs, size, inputs
+        self.every_layer = every_layer
         self.queries = learned_elements(size, inputs)
         self.layers = nn.ModuleList(_Layer(inputs, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(inputs)
@@ -40,8 +45,12 @@ class QueryDecoder(nn.Module):
         """Elements of the memory where ``valid`` [*, T] is False are not seen."""
         memory = check_memory(memory, valid, self.inputs)
         elements = self.queries.expand(*memory.shape[:-2], self.size, self.inputs)
+        passed = []
         for layer in self.layers:
             elements = layer(elements, memory, valid)
+            passed.append(elements)
+        if self.every_layer and self.training:
+            elements = torch.stack(passed, dim=-3)
         return self.norm(elements)
 
 

@@ -39,8 +39,9 @@ class NetworkConfig(ABC):
         """The network for a task, with weights from PyTorch's generator.
 
         It is called as ``network(input, temperature)`` with a batch of the task's inputs and the
-        temperature of latent variables, and returns logits [B, N, F]. Its randomness in training
-        is that of ``nn.Dropout`` and of `setwise.models.keyed.KeyedLayer`. Not ``to_train`` means
+        temperature of latent variables, and returns logits [B, N, F]; while it trains those of
+        several layers [B, L, N, F], if the loss of each is to count. Its randomness in training is
+        that of ``nn.Dropout`` and of `setwise.models.keyed.KeyedLayer`. Not ``to_train`` means
         that other weights will take the place of these: nothing needs to be looked for.
         """
 
