@@ -31,13 +31,15 @@ _HEADINGS = {
 # What each extra and backend is there for.
 PURPOSES = {
     "bench": "setwise bench",
+    "data": "setwise.data.SetLoader, sets in Parquet files",
     "demo": "setwise demo",
     "dev": "tests and checks of the library itself",
     "docs": "the site and the figures of the documents",
     "experiments": "setwise reproduce, setwise rules ask",
     "metrics": "the torchmetrics classes",
     "planning": "setwise plan",
-    "render": "setwise data blocksworld",
+    "ray": "--on ray, trainings and pictures on a cluster",
+    "render": "setwise data blocksworld, setwise data scenes",
     "report": "setwise tables, setwise report, figures",
     "triton": "fast losses on NVIDIA GPUs",
     "mitsuba": "pictures of blocks, the default renderer",
