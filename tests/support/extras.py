@@ -57,9 +57,14 @@ def closure(*extras: str) -> set[str]:
     return found
 
 
+# Packages that another brings in folders of its own.
+CARRIED = {"ray": {"colorama", "psutil"}}
+
+
 def blocked(*extras: str) -> set[str]:
     """The modules of all other packages."""
     there = closure(*extras)
+    there |= {carried for package in there for carried in CARRIED.get(package, ())}
     return {
         module
         for module, packages in packages_distributions().items()
