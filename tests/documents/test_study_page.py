@@ -166,4 +166,4 @@ def test_plans(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", ["study-rows", "study-medians", "full-length", "lights"])
 def test_what_is_not_recorded_is_said(tmp_path: Path, block: str) -> None:
     text = study.update(study.PAGE, tmp_path)
-    assert f"<!-- {block}: begin -->\n\n{study.NOTHING}\n<!-- {block}: end -->" in text
+    assert f"<!-- {block}: begin -->\n\n{advice.NOTHING}\n<!-- {block}: end -->" in text

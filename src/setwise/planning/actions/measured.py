@@ -132,8 +132,8 @@ class MeasuredSymbols:
         """The codes [*, features] of elements [*, F]."""
         check_floats("sets", sets, "[*, F]", 1, self.features.width)
         self.features.check_targets("sets", sets)
-        values = self.features.split(sets.to(self.parts[0].typical))
-        blocks = zip(self.names, self.parts, values, strict=True)
+        split = self.features.split(sets.to(self.parts[0].typical))
+        blocks = zip(self.names, self.parts, split, strict=True)
         found = []
         for name, part, values in blocks:
             try:
