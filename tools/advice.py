@@ -32,18 +32,18 @@ ANNEALED = {
 KINDS = {
     "distinct elements of several features": ("puzzle",),
     "such elements, scored as categorical": ("puzzle-categorical",),
-    "different sizes, and outputs that say whether they exist": (
+    "different sizes, with presence": (
         "missing-presence",
         "missing-prototypes",
         "multisets-presence",
     ),
-    "different sizes, filled up with dummies": (
+    "different sizes, padded with dummies": (
         "missing-placed",
         "missing-counted",
         "multisets-dummies",
     ),
     "duplicates": ("bags",),
-    "elements that must agree who is which": ("numbering",),
+    "elements numbered within their class": ("numbering",),
     "sets from few examples": ("rules",),
     "all states of a small world, to plan in": ("lights",),
     "up to 8 elements of any bits": tuple(f"random-{n}x{d}" for n in (2, 8) for d in (2, 8, 32)),

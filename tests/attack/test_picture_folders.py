@@ -41,7 +41,7 @@ def original() -> Path:
         scene = scene_of(SETTINGS.environment, state, SETTINGS.seed)
         described = files.describe(WORLD, state, scene, SETTINGS.width, SETTINGS.height)
         picture = noise.integers(0, 256, (SETTINGS.height, SETTINGS.width, 3), np.uint8)
-        files.save(folder, int(WORLD.rank(state)), picture, described)
+        files.save(folder, int(WORLD.rank(state)), files.encode(picture), described)
     return folder
 
 

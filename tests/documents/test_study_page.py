@@ -12,6 +12,7 @@ from tools import advice, study
 from recorded import RESULTS
 from setwise.cli.user_file import run_file
 from setwise.experiments.experiment import LossStyle, Sheet
+from setwise.report import tables
 from setwise.report.tables import Recorded
 
 SH, AH, LH = "set_cross_entropy", "assignment_cross_entropy", "set_likelihood"
@@ -78,6 +79,53 @@ def test_the_committed_page_is_that_of_the_records() -> None:
 @pytest.mark.parametrize("page", study.ADVICE, ids=lambda page: page.stem)
 def test_so_is_the_advice_of_others(page: Path) -> None:
     assert study.update_advice(page, RESULTS) == page.read_text()
+
+
+def committed_medians() -> dict[str, dict[str, float]]:
+    """What the committed study has of each task, by the symbol of the loss."""
+    found = tables.read_experiments(RESULTS)[advice.STUDY]
+    losses = found.sheet.losses
+    return {
+        scenario: {losses[cell.loss].symbol: advice.score(cell) for cell in cells}
+        for scenario, cells in advice.by_scenario(found).items()
+    }
+
+
+def test_the_words_say_what_the_numbers_do() -> None:
+    """README.md, and docs/choosing-a-loss.md, variable-sizes.md, losses.md and likelihood.md."""
+    medians = committed_medians()
+
+    def tasks_where(better: str, worse: str) -> set[str]:
+        return {name for name, of in medians.items() if of[better] > of[worse] + advice.LEVEL}
+
+    # The first choice fails nowhere, Hausdorff in most tasks.
+    assert all(of["SH"] >= advice.BROKEN for of in medians.values())
+    assert 2 * sum(of["H1H"] < advice.BROKEN for of in medians.values()) > len(medians)
+    # Annealing: temperatures rarely help, exclusivity harms in two tasks.
+    assert set(medians) - tasks_where("SH", "SH, annealed") == {"missing-placed"}
+    assert tasks_where("LH", "LH, annealed") == {"puzzle-categorical", "missing-prototypes"}
+    # Duplicates.
+    for of in (medians[name] for name in ("multisets-presence", "multisets-dummies", "bags")):
+        assert max(of, key=lambda loss: of[loss]) in ("GS", "LH, annealed")
+        assert of["GS"] > of["AH"]
+        assert of["SH"] >= of["LH"] - advice.LEVEL
+    # How outputs are scored.
+    puzzle, categorical = medians["puzzle"], medians["puzzle-categorical"]
+    assert puzzle["SH"] == max(puzzle.values()) > max(categorical.values())
+    assert sorted(categorical, key=lambda loss: -categorical[loss])[:2] == ["AH", "LH"]
+    # Sizes: presence, prototypes, and dummies of places.
+    best = {name: max(medians[name].values()) for name in advice.SIZES}
+    assert best["missing-presence"] > best["missing-placed"] > 2 * best["missing-counted"]
+    assert best["multisets-dummies"] >= best["multisets-presence"]
+    start, later = medians["missing-presence"], medians["missing-prototypes"]
+    assert all(
+        later[loss] > start[loss] + 0.25 for loss in start if loss not in ("H", "SH, annealed")
+    )
+    for of in (
+        medians[name] for name in advice.SIZES if "presence" in name or "prototypes" in name
+    ):
+        assert max(of["A1H"], of["H1H"]) < min(of["SH"], of["LH"]) - 0.1
+        assert of["SH"] >= of["AH"] - 0.05
 
 
 def test_every_task_is_of_a_kind() -> None:
