@@ -70,7 +70,10 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.actions
 	$(BIN)/python -m tools.study
 	$(BIN)/python -m tools.distributed
+	$(BIN)/python -m tools.scaling
+	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.pictures
+	$(BIN)/python -m tools.readers write
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.

@@ -4,8 +4,8 @@ Two experiments, each trained by ``setwise train studies/detection.py --experime
 
 - ``pictures``: losses of the library, each with every decoder. All of them are asked for the
   presence of outputs, have the same features, and are trained at the same rate for as long.
-- ``picture-recipes``: three recipes as they were published, with the loss, the depth and the
-  warm-up of their authors; and the same networks with other losses in the place of theirs.
+- ``picture-recipes``: three recipes with the loss and the depth of their authors, on our pictures
+  and behind our convolutions; and the same networks with other losses in the place of theirs.
 
 How many epochs there are, and the rate of each decoder and recipe, which ``detection_rates.py``
 looks for, stand in ``detection.json``. Other pictures may be put in the place of `DATA`: any data

@@ -60,16 +60,16 @@ def trial(name: str, rate: float) -> list[Config]:
 def measure(name: str, rate: float, results: Path) -> None:
     """Train, unless it is recorded or another process is at it, and record what came of it."""
     run = f"{name}/{rate}"
-    if any(one["run"] == run for one in store.read(results / RATES)):
-        return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with alone(results / f".rates-{name}-{rate}.lock", "trying the same rate"):
+        if any(one["run"] == run for one in store.read(results / RATES)):
+            return
         training = Training(trial(name, rate), device, metric="ap_0.1")
         losses = [result.metrics["loss"] for result in training.run()]
-    known = [loss if math.isfinite(loss) else None for loss in losses]
-    line: dict[str, Any] = {"run": run, "name": name, "rate": rate, "losses": known}
-    line |= {"epochs": EPOCHS, "environment": environment.describe(torch.device(device))}
-    store.append(results / RATES, [line])
+        known = [loss if math.isfinite(loss) else None for loss in losses]
+        line: dict[str, Any] = {"run": run, "name": name, "rate": rate, "losses": known}
+        line |= {"epochs": EPOCHS, "environment": environment.describe(torch.device(device))}
+        store.append(results / RATES, [line])
     print(line, flush=True)
 
 
@@ -85,10 +85,9 @@ def best(results: Path) -> dict[str, float]:
     }
 
 
-def choose(results: Path, epochs: int | None = None) -> None:
-    """Write the best rates, and if given the number of epochs, where the study reads them."""
-    before = json.loads(STUDY.SETTINGS.read_text())
-    settings = {"epochs": epochs or before["epochs"], "rates": best(results)}
+def choose(results: Path) -> None:
+    """Write the best rates where the study reads them."""
+    settings = json.loads(STUDY.SETTINGS.read_text()) | {"rates": best(results)}
     atomic_write_text(STUDY.SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 

@@ -2,8 +2,8 @@
 
     python studies/detection_times.py results
 
-All losses of the study train together, so its records do not tell one from another. Here five
-networks of one loss take some steps, as they would in training. Several processes may be started
+Losses that were trained together are not told apart by their records. Here five networks of one
+loss take some steps, as they would in training. Several processes may be started
 beside each other, and make each other slower.
 """
 
@@ -30,8 +30,6 @@ STEPS, REPEATS = 10, 3  # of an epoch, and how many of those are timed
 def measure(experiment: Experiment, scenario: str, loss: str, results: Path) -> None:
     """Time a cell, unless it is recorded or another process is at it."""
     run = f"{experiment.name}/{scenario}/{loss}"
-    if any(one["run"] == run for one in store.read(results / TIMES)):
-        return
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     configs = experiment.configs(scenarios=[scenario], losses=[loss])
     few = STEPS * configs[0].schedule.batch
@@ -39,11 +37,13 @@ def measure(experiment: Experiment, scenario: str, loss: str, results: Path) -> 
     data = replace(data, pictures=few, train=few)
     short = [replace(one, data=data) for one in configs]
     with alone(results / f".times-{run.replace('/', '-')}.lock", "timing the same steps"):
+        if any(one["run"] == run for one in store.read(results / TIMES)):
+            return
         seconds = Training(short, device).seconds_per_epoch(REPEATS) / STEPS
-    line: dict[str, Any] = {"run": run, "experiment": experiment.name, "scenario": scenario}
-    line |= {"loss": loss, "members": len(short), "milliseconds": round(1e3 * seconds, 3)}
-    line |= {"environment": environment.describe(device)}
-    store.append(results / TIMES, [line])
+        line: dict[str, Any] = {"run": run, "experiment": experiment.name, "scenario": scenario}
+        line |= {"loss": loss, "members": len(short), "milliseconds": round(1e3 * seconds, 3)}
+        line |= {"environment": environment.describe(device)}
+        store.append(results / TIMES, [line])
     print(line, flush=True)
 
 

@@ -1,7 +1,7 @@
 """Readers: from a whole picture of a state to the set of things in it, without boxes.
 
     setwise train studies/readers.py --experiment block-reader --keep all     # wants a GPU
-    setwise train studies/readers.py --experiment puzzle-reader --keep all    # a minute on a CPU
+    setwise train studies/readers.py --experiment puzzle-reader --keep all    # minutes on a CPU
 
 Networks learn by the likelihood of the set: nobody tells them which output is for which block. They
 have an output for each region of a picture; or, in another scenario, as many queries as there are

@@ -108,7 +108,10 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     for one in records:
         setting = one["setting"]
         kind = "lifted" if setting["lift"] else "ground"
-        steps = f"{one['steps']} steps, the fewest being {one['furthest']}"
+        if one["steps"] is not None:
+            furthest = f"{one['steps']} steps, the fewest being {one['furthest']}"
+        else:
+            furthest = "an invalid plan" if one["outcome"] == "solved" else one["outcome"]
         lines.append(
             [
                 kind if setting["absent"] else f"{kind}, `absent=False`",
@@ -117,7 +120,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
                 f"{one['states_wrong']:,} of {one['states']:,}",
                 f"{one['moves_lacking'] / one['moves']:.2%}",
                 f"{one['moves_made_up']:,}",
-                steps if one["steps"] is not None else one["outcome"],
+                furthest,
             ]
         )
     return "\n".join(markdown(titles, lines)) + f"\n\n{action_records.made_on(records)}"

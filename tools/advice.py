@@ -15,7 +15,7 @@ from typing import Any
 from setwise.experiments import store
 from setwise.report import tables
 from setwise.report.tables import Cell, Recorded
-from tools.markdown import markdown
+from tools.markdown import markdown, wrapped
 
 NOTHING = "Nothing recorded yet.\n"
 STUDY = "losses"
@@ -89,18 +89,22 @@ def slowness(steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def by_kind(study: Recorded | None, beside: Mapping[str, float]) -> str:
-    """For each kind of data what to take, by the mean over its tasks, the fastest first."""
+    """For each kind of data what to take, by the mean over its tasks, the fastest first.
+
+    Losses that were not timed come last, the best first.
+    """
     if study is None:
         return NOTHING
-    lines = []
+    lines, lacking = [], []
     for kind, scenarios in KINDS.items():
         worth = _worth(study, scenarios)
         if not worth:
+            lacking.append(kind)
             continue
         best = max(worth.values())
         level = sorted(
             (loss for loss in worth if worth[loss] >= max(best - LEVEL, BROKEN)),
-            key=lambda loss: beside.get(loss, math.inf),
+            key=lambda loss: (beside.get(loss, math.inf), -worth[loss]),
         )
         behind = sorted(
             (loss for loss in worth if loss not in level and worth[loss] >= BROKEN),
@@ -114,7 +118,10 @@ def by_kind(study: Recorded | None, beside: Mapping[str, float]) -> str:
             [kind + fewer, *(_listed(some, say) for some in (level, behind)), str(len(broken))]
         )
     titles = ["your sets", "take", "behind", f"losses below {BROKEN:.2f}"]
-    return table(titles, lines) if lines else NOTHING
+    if not lines:
+        return NOTHING
+    said = f"Not trained yet: {'; '.join(lacking)}."
+    return table(titles, lines) + ("\n" + wrapped(said) if lacking else "")
 
 
 def remedies(study: Recorded | None) -> str:

@@ -72,7 +72,7 @@ def update(page: Path, results: Path) -> str:
         blocks |= {
             f"{name}-best": best(experiment, times) if experiment else NOTHING,
             f"{name}-end": end(experiment) if experiment else NOTHING,
-            f"{name}-steps": effort(experiment, {}) if experiment else NOTHING,
+            f"{name}-steps": effort(experiment) if experiment else NOTHING,
             f"{name}-seconds": effort(experiment, times) if experiment else NOTHING,
             f"{name}-limits": limits(experiment) if experiment else NOTHING,
         }
@@ -153,27 +153,34 @@ def end(study: Recorded) -> str:
     return _table(["", *_symbols(study)], lines)
 
 
-def effort(study: Recorded, times: dict[Key, float]) -> str:
-    """Steps to `LEVEL`, or where there are times seconds: the median of the runs, bold the least.
+def effort(study: Recorded, times: dict[Key, float] | None = None) -> str:
+    """Steps to `LEVEL`, or with times of steps seconds: the median of the runs, bold the least.
 
-    Where some runs did not get there, how many did.
+    Where some runs did not get there, how many did. Cells that were not timed have no seconds.
     """
+    if times is not None and not any(name == study.sheet.name for name, *_ in times):
+        return NOTHING
     lines = []
     found = cells_of(study)
     for scenario in tables.scenarios(study.sheet, study.records):
         cells = {loss: found[scenario, loss] for loss in losses_of(study, scenario)}
         row = {loss: _effort(study, runs, times) for loss, runs in cells.items()}
-        least = min(map(median, row.values()), default=math.inf)
+        timed = (middle for middle in map(median, row.values()) if not math.isnan(middle))
+        least = min(timed, default=math.inf)
         shown = []
         for loss in study.sheet.losses:
-            shown.append(_reached(row[loss], least, seconds=bool(times)) if loss in row else "")
+            shown.append(
+                _reached(row[loss], least, seconds=times is not None) if loss in row else ""
+            )
         lines.append([study.sheet.label(scenario), *shown])
     return _table(["", *_symbols(study)], lines)
 
 
-def _effort(study: Recorded, runs: Sequence[Record], times: dict[Key, float]) -> list[float]:
+def _effort(
+    study: Recorded, runs: Sequence[Record], times: dict[Key, float] | None = None
+) -> list[float]:
     key = study.sheet.name, runs[0]["scenario"], runs[0]["loss"]
-    each = times.get(key, math.nan) if times else 1.0
+    each = 1.0 if times is None else times.get(key, math.nan)
     return [steps_to(run) * each for run in runs]
 
 
@@ -214,7 +221,7 @@ def best(study: Recorded, times: dict[Key, float]) -> str:
         cells = {loss: found[scenario, loss] for loss in losses_of(study, scenario)}
         steps = {loss: _median(runs) for loss, runs in cells.items()}
         timed = _at_equal_time(study, scenario, cells, times)
-        fast = {loss: median(_effort(study, runs, {})) for loss, runs in cells.items()}
+        fast = {loss: median(_effort(study, runs)) for loss, runs in cells.items()}
         lines.append(
             [
                 study.sheet.label(scenario),
@@ -288,6 +295,14 @@ def recorded(studies: Iterable[Recorded | None]) -> str:
         f"trained together on {' and '.join(where)}; {data['train']} pictures to train on, "
         f"{data['pictures'] - data['train']} held out."
     )
+    untrained = [
+        study.sheet.label(scenario)
+        for study in there
+        for scenario in study.sheet.scenarios
+        if not losses_of(study, scenario)
+    ]
+    if untrained:
+        said += f" No runs yet: {'; '.join(untrained)}."
     return wrapped(said)
 
 
@@ -312,7 +327,7 @@ def draw(results: Path, path: Path) -> None:
         for place, scenario in enumerate(names):
             left, right = axes[place // wide, 2 * (place % wide) :][:2]
             label = study.sheet.label(scenario)
-            _draw(left, _curves(study, scenario, {}), label, "steps")
+            _draw(left, _curves(study, scenario), label, "steps")
             _draw(right, _curves(study, scenario, times), label, "seconds of one network")
         for unused in axes.flat[2 * len(names) :]:
             unused.set_axis_off()
@@ -327,10 +342,10 @@ def _draw(axes: mpl.axes.Axes, curves: list[Curve], title: str, unit: str) -> No
     name_ends(axes, curves, 2, 0.085)
 
 
-def _curves(study: Recorded, scenario: str, times: dict[Key, float]) -> list[Curve]:
+def _curves(study: Recorded, scenario: str, times: dict[Key, float] | None = None) -> list[Curve]:
     drawn = []
     for loss in losses_of(study, scenario):
-        each = times.get((study.sheet.name, scenario, loss)) if times else 1.0
+        each = 1.0 if times is None else times.get((study.sheet.name, scenario, loss))
         if each is None:
             continue
         runs = [[(x * each, y) for x, y in curve(run)] for run in cells_of(study)[scenario, loss]]

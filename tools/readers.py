@@ -46,6 +46,7 @@ PROBLEMS = {"blocksworld": {3: 10, 7: 10, 14: 10}, "puzzle": {7: 20, 14: 20}}
 _STATES = 1000  # that are read, at most
 _DRAWN = 20  # times as many problems as are wanted, to choose from
 _KINDS = {"puzzle": "8-puzzle", "blocksworld": "Blocksworld, 4 blocks"}
+_WHATS = ("reading", "plans")
 
 # A picture file of a configuration [C]; None where there is none.
 Pictures = Callable[[Tensor], Path | None]
@@ -226,9 +227,13 @@ def _world_of(reader: Reader, options: argparse.Namespace) -> World:
 
 
 def tables() -> str:
-    """What was read and planned, a line for each world that has records."""
-    reading, planned = [], []
+    """What was read and planned, a line for each world that has records, and what is lacking."""
+    reading: list[list[str]] = []
+    planned: list[list[str]] = []
+    lacking = []
     for kind, name in _KINDS.items():
+        if missing := [what for what in _WHATS if not any(_record(kind, what))]:
+            lacking.append(f"{name} ({', '.join(missing)})")
         for told in _record(kind, "reading"):
             mistakes = ", ".join(f"{count} {what}" for what, count in told["mistakes"].items())
             right, total = told["right"], told["states"]
@@ -243,12 +248,12 @@ def tables() -> str:
             said = ", ".join(f"{count} {what}" for what, count in sorted(failures.items()))
             best = sum(one["valid"] and one["length"] == one["optimum"] for one in problems)
             planned.append([name, "; ".join(by_steps), str(best), said or "none"])
-    if not reading and not planned:
-        return "Nothing has been recorded yet.\n"
     titles = ["world", "states learned from", "others read right", "mistakes in the rest"]
     parts = [markdown(titles, reading)] if reading else []
     if planned:
         parts.append(markdown(["world", "valid plans", "of them shortest", "failures"], planned))
+    if lacking:
+        parts.append([f"Not recorded yet: {'; '.join(lacking)}."])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 

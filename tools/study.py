@@ -71,12 +71,15 @@ def update_advice(page: Path, results: Path) -> str:
 
 
 def rows(study: Recorded, beside: Mapping[str, float]) -> str:
-    """For each task the losses that are level with the best, the fastest first."""
+    """For each task the losses that are level with the best, the fastest first.
+
+    Those that were not timed come last, the best first.
+    """
     lines = []
     for scenario, cells in advice.by_scenario(study).items():
         best = max(map(score, cells))
         level = [cell for cell in cells if score(cell) >= best - LEVEL]
-        level.sort(key=lambda cell: beside.get(cell.loss, math.inf))
+        level.sort(key=lambda cell: (beside.get(cell.loss, math.inf), -score(cell)))
         others = sorted((c for c in cells if c not in level), key=lambda c: -score(c))
         lines.append(
             [
@@ -98,7 +101,10 @@ def medians(study: Recorded) -> str:
 
 
 def losses(study: Recorded, beside: Mapping[str, float]) -> str:
-    """Of each loss: the tasks it solves, those it never does, where it is worst, what it takes."""
+    """Of each loss: the tasks it solves, those it never does, where it is worst, what it takes.
+
+    The last only where some were timed.
+    """
     by_scenario = advice.by_scenario(study)
     best = {scenario: max(map(score, cells)) for scenario, cells in by_scenario.items()}
     lines = []
@@ -115,7 +121,7 @@ def losses(study: Recorded, beside: Mapping[str, float]) -> str:
                 f"{solved} of {len(own)}",
                 str(broken),
                 _behind(study, worst, best[worst.scenario]),
-                ratio(beside[loss]) if loss in beside else "",
+                *([ratio(beside[loss]) if loss in beside else ""] if beside else []),
             ]
         )
     titles = [
@@ -123,7 +129,7 @@ def losses(study: Recorded, beside: Mapping[str, float]) -> str:
         f"tasks with a median of {SOLVED} or more",
         f"below {BROKEN}",
         "furthest behind the best",
-        "time beside SH",
+        *(["time beside SH"] if beside else []),
     ]
     return advice.table(titles, lines)
 
@@ -209,6 +215,10 @@ def _recorded(study: Recorded) -> str:
         f"{there} of {every} cells are trained so far, {len(study.records)} runs in "
         f"{seconds:.0f} s on {' and '.join(where)}."
     )
+    untrained = set(study.sheet.scenarios) - advice.by_scenario(study).keys()
+    if untrained:
+        labels = [study.sheet.label(name) for name in study.sheet.scenarios if name in untrained]
+        said += f" No runs yet: {'; '.join(labels)}."
     return "\n" + wrapped(said)
 
 

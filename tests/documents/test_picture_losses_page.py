@@ -81,11 +81,14 @@ def test_steps_are_counted_between_evaluations() -> None:
 
 
 def test_tables() -> None:
-    steps = pictures.effort(SMALL, {})
+    steps = pictures.effort(SMALL)
     assert "|  | AH | LH |\n" in steps
     assert "| queries, 5 outputs | 25 | **20** |\n" in steps
     assert "| slots, 5 outputs | never (1 of 3) |  |\n" in steps
     assert "| queries, 5 outputs | **2.50** | 4.00 |\n" in pictures.effort(SMALL, TIMES)
+    one = {("pictures", "queries", LH): 0.2}  # the other was not timed
+    assert "| queries, 5 outputs |  | **4.00** |\n" in pictures.effort(SMALL, one)
+    assert pictures.effort(SMALL, {("picture-recipes", "detr", LH): 0.2}) == pictures.NOTHING
     end = pictures.end(SMALL)
     assert "| queries, 5 outputs | 0.700 (0.70-0.80) | **0.900** (0.90-0.90) |\n" in end
     assert "| slots, 5 outputs | **0.400** (0.00-0.60) |  |\n" in end
@@ -131,4 +134,6 @@ def test_what_is_recorded_is_said(tmp_path: Path) -> None:
         "9 runs of 3 cells, of 4; 3 seeds, 40 steps each, in 14 s of networks trained together on "
         "a machine;\n40 pictures to train on, 10 held out.\n"
     )
+    fewer = Recorded(SHEET, [r for r in SMALL.records if r["scenario"] == "queries"], [])
+    assert "No runs yet: slots, 5 outputs." in pictures.recorded([fewer]).replace("\n", " ")
     assert pictures.NOTHING in pictures.update(pictures.PAGE, tmp_path)

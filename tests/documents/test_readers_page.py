@@ -66,4 +66,6 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
     told = {"problems": [*plans, {"steps": 2} | misread]}
     (tmp_path / "puzzle-plans.json").write_text(json.dumps(told))
+    lacking = "8-puzzle (reading); Blocksworld, 4 blocks (reading, plans)"
+    assert readers.tables().endswith(f"\n\nNot recorded yet: {lacking}.\n")
     assert "| 8-puzzle | 1 of 2 over 2 steps | 1 | 1 misread |" in readers.tables()

@@ -142,7 +142,10 @@ def test_what_to_take_for_a_kind_of_data(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "| bags | `set_likelihood` 0.99; `assignment_cross_entropy` 0.99 | none | 1 |\n" in text
     either = "either (2 of 3 losses) | `set_likelihood` 0.75 | `set_cross_entropy` 0.41 | 0 |\n"
     assert either in text
-    assert "others" not in text
+    assert "| others" not in text
+    assert text.endswith("\n\nNot trained yet: others.\n")
+    untimed = advice.by_kind(SMALL, {})
+    assert "| bags | `set_likelihood` 0.99; `assignment_cross_entropy` 0.99 |" in untimed
 
 
 def test_what_helps_where_set_cross_entropy_is_behind() -> None:
@@ -155,8 +158,9 @@ def test_a_row_names_what_is_level_with_the_best_the_fastest_first() -> None:
     text = study.rows(SMALL, BESIDE)
     assert "| bags of digits | LH 0.99; AH 0.99 | none | SH |\n" in text
     assert "| clouds | SH 0.80 | LH 0.50 | none |\n" in text
-    assert "not trained yet" not in text
+    assert "| not trained yet" not in text
     assert "5 of 9 cells are trained so far, 10 runs in 68 s on a machine." in text
+    assert "No runs yet: not trained yet." in text
 
 
 def test_all_medians() -> None:
@@ -176,7 +180,10 @@ def test_losses_are_timed_beside_set_cross_entropy() -> None:
 
 
 def test_a_loss_that_was_not_timed_has_no_time() -> None:
-    assert "0.50, not 0.80 |  |\n" in study.losses(SMALL, {})
+    assert "0.50, not 0.80 |  |\n" in study.losses(SMALL, {SH: 1.0})
+    text = study.losses(SMALL, {})
+    assert "0.50, not 0.80 |\n" in text
+    assert "time beside SH" not in text
 
 
 def test_milliseconds_of_a_step() -> None:
@@ -207,4 +214,4 @@ def test_plans(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", ["study-rows", "study-medians", "full-length", "lights"])
 def test_what_is_not_recorded_is_said(tmp_path: Path, block: str) -> None:
     text = study.update(study.PAGE, tmp_path)
-    assert f"<!-- {block}: begin -->\n\n{study.NOTHING}\n<!-- {block}: end -->" in text
+    assert f"<!-- {block}: begin -->\n\n{advice.NOTHING}\n<!-- {block}: end -->" in text

@@ -201,7 +201,8 @@ def test_rates_are_tried_and_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [one["rate"] for one in found] == [1e-3, 2e-3]
     found[1]["losses"] = [0.5, 0.6]
     (tmp_path / rates.RATES).write_text("".join(json.dumps(one) + "\n" for one in found))
-    rates.choose(tmp_path, epochs=7)
+    settings.write_text('{"epochs": 7, "rates": {}}')
+    rates.choose(tmp_path)
     chosen = json.loads(settings.read_text())
     assert chosen == {"epochs": 7, "rates": dict.fromkeys(rates.SETTINGS, 1e-3) | {"idspn": 2e-3}}
 

@@ -103,6 +103,8 @@ def test_prototypes_begin_with_a_full_set() -> None:
         find_prototypes(sets, FEATURES, valid=valid)
     with pytest.raises(ValueError, match=r"valid: expected booleans of shape \[50, 2\], got"):
         find_prototypes(sets, FEATURES, valid=valid.float())
+    with pytest.raises(ValueError, match="valid: expected at least one element in the 50 sets"):
+        find_prototypes(sets, FEATURES, valid=torch.zeros_like(valid))
 
 
 def test_prototypes_of_gaussian_features_are_means() -> None:

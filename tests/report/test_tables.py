@@ -242,6 +242,17 @@ def test_runs_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
         tables.read_experiments(write(tmp_path, records))
 
 
+def test_fields_that_came_later_stand_for_their_defaults(tmp_path: Path) -> None:
+    """More seeds can be added to what was recorded before a field of a config was."""
+    records = make_records(losses=[SH], scenarios=["3"], seeds=[0, 1])
+    records[1]["config"]["schedule"] |= {"blur": 1.0, "warmup": 0.0}
+    records[1]["config"]["network"] |= {"surplus": 0}
+    assert len(tables.read_experiments(write(tmp_path / "same", records))["table1"].records) == 2
+    records[1]["config"]["schedule"]["warmup"] = 0.5
+    with pytest.raises(ValueError, match=r"differ in schedule.warmup \(0.0 and 0.5\)"):
+        tables.read_experiments(write(tmp_path / "other", records))
+
+
 def test_runs_trained_together_share_their_time() -> None:
     assert tables.seconds(make_records(seeds=[0])[:12]) == pytest.approx(6.0)
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import MISSING, fields
 from typing import Any
+
+from setwise.experiments.config import Schedule
+from setwise.experiments.networks import NETWORKS
+from setwise.experiments.tasks import TASKS
 
 
 def check_settings(experiment: str, configs: Iterable[dict[str, Any]]) -> None:
@@ -28,7 +33,16 @@ def _settings(config: dict[str, Any]) -> dict[str, str]:
     flat: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, dict):
-            flat |= {f"{name}.{key}": leaf for key, leaf in value.items()}
+            whole = _defaults(name, value.get("kind")) | value
+            flat |= {f"{name}.{key}": leaf for key, leaf in whole.items()}
         elif name != "seed":
             flat[name] = value
     return {name: json.dumps(value) for name, value in flat.items()}
+
+
+def _defaults(part: str, kind: Any) -> dict[str, Any]:
+    """What fields stand for that a later version added; none of a kind that is not known here."""
+    known: Any = {"schedule": {None: Schedule}, "data": TASKS, "network": NETWORKS}.get(part, {})
+    if not isinstance(kind, str | None) or kind not in known:
+        return {}
+    return {one.name: one.default for one in fields(known[kind]) if one.default is not MISSING}

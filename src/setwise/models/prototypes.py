@@ -169,7 +169,10 @@ def check_sets(
             f"valid: expected booleans of shape {list(sets.shape[:2])}, got {valid.dtype} of shape "
             f"{list(valid.shape)}"
         )
-    features.check_targets(name, _elements(sets, valid))
+    elements = _elements(sets, valid)
+    if not len(elements):
+        raise ValueError(f"valid: expected at least one element in the {len(sets)} sets")
+    features.check_targets(name, elements)
 
 
 def as_logits(elements: Tensor, features: Features) -> Tensor:

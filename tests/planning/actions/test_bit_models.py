@@ -112,6 +112,14 @@ class TestModel:
         assert plan.outcome is Outcome.UNKNOWN_GOAL
         assert plan.reason.startswith("goal: the network does not bring it back")
 
+    def test_sets_may_be_in_another_precision(self, model: BitActionModel) -> None:
+        before, after = (side.double() for side in random_steps(WORLD, 9, seed=0))
+        assert model.plan(before[0], after[0]).outcome is Outcome.SOLVED
+        with pytest.raises(ValueError, match=r"init: expected one set \[N, F\], got shape"):
+            model.plan(before, after[0])
+        found = BitActionModel.fit(before, after, WORLD.features, bits=8, actions=6, steps=20)
+        assert 0.0 <= found.recovered <= 1.0
+
     def test_the_same_seed_gives_the_same_model(self) -> None:
         before, after = random_steps(WORLD, 9, seed=0)
         torch.manual_seed(3)

@@ -90,6 +90,21 @@ def test_what_is_like_nothing_seen_is_unknown(symbols: MeasuredSymbols) -> None:
         symbols.encode(sets)
 
 
+def test_what_is_no_number_is_refused(symbols: MeasuredSymbols) -> None:
+    sets = symbols.decode([(0, 0, 0)]).unsqueeze(0)
+    sets[..., 3] = math.nan
+    with pytest.raises(ValueError, match="sets: must be finite"):
+        symbols.encode(sets)
+
+
+def test_sets_may_be_in_another_precision(symbols: MeasuredSymbols) -> None:
+    before, after = turned(150, seed=0)
+    double = seen(before, 0.07, 1).double()
+    assert symbols.encode(double) == symbols.encode(double.float())
+    found = fit_symbols(double, seen(after, 0.07, 2), FEATURES, names=NAMES)
+    assert found.sizes == symbols.sizes
+
+
 def test_actions_are_learned_from_them(symbols: MeasuredSymbols) -> None:
     before, after = turned(150, seed=0)
     recording = symbols.recording(seen(before, 0.07, 1), seen(after, 0.07, 2))
@@ -111,9 +126,13 @@ def test_what_is_refused() -> None:
         fit_symbols(sets, sets)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="expected Sights twice or tensors twice"):
         fit_symbols(sets, [1])  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match=r"after: expected \[transitions, elements, 5\]"):
+    with pytest.raises(ValueError, match=r"after: expected shape \[S, N, F\] with 5"):
         fit_symbols(sets, sets[0], FEATURES)
     with pytest.raises(ValueError, match="20 sets before, but 3 after"):
         fit_symbols(sets, sets[:3], FEATURES)
     with pytest.raises(ValueError, match="names: expected 3, one a feature, got 1"):
         fit_symbols(sets, sets, FEATURES, names=["x"])
+    with pytest.raises(ValueError, match="names: expected different ones"):
+        fit_symbols(sets, sets, FEATURES, names=["x", "x", "y"])
+    with pytest.raises(TypeError, match="before: expected a floating-point tensor"):
+        fit_symbols(sets.long(), sets, FEATURES)

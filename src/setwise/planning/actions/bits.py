@@ -38,7 +38,10 @@ class BitSymbols(Symbols):
         if not isinstance(elements, Tensor):
             return super().state(elements)
         network = self._reader
+        if elements.dim() != 2:
+            raise ValueError(f"expected one set [N, F], got shape {tuple(elements.shape)}")
         check_sets(elements.unsqueeze(0), network.features, "set")
+        elements = elements.to(network.stay_logits)
         code = network.encode(elements)
         if not _brought_back(network, elements, code, self.tolerance):
             raise UnknownSymbolError("the network does not bring it back: it is like none seen")
@@ -106,6 +109,7 @@ class BitActionModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = BitNetwork(before.shape[1], features, bits, actions)
+            before, after = (sets.to(network.stay_logits) for sets in (before, after))
             train_bits(network, before, after, steps=steps, seed=seed)
         codes = network.encode(before), network.encode(after)
         kept = [

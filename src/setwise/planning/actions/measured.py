@@ -19,6 +19,8 @@ from torch import Tensor
 
 from setwise.features import Family, Features
 from setwise.losses import assign
+from setwise.models.deep_sets import check_floats
+from setwise.models.prototypes import check_sets
 from setwise.planning.actions.quantiser import Quantiser, share_of_pairs
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element, UnknownSymbolError, Value
@@ -110,6 +112,7 @@ class MeasuredSymbols:
         A step may change any element, but of each feature it must leave half of them alone.
         """
         _check(before, after, features, names)
+        after = after.to(before)
         pairs = _pairs(before, after, features)
         rows = torch.cat([before.flatten(0, 1), after.flatten(0, 1)])
         parts, kept = [], []
@@ -127,7 +130,10 @@ class MeasuredSymbols:
 
     def codes(self, sets: Tensor) -> Tensor:
         """The codes [*, features] of elements [*, F]."""
-        blocks = zip(self.names, self.parts, self.features.split(sets), strict=True)
+        check_floats("sets", sets, "[*, F]", 1, self.features.width)
+        self.features.check_targets("sets", sets)
+        split = self.features.split(sets.to(self.parts[0].typical))
+        blocks = zip(self.names, self.parts, split, strict=True)
         found = []
         for name, part, values in blocks:
             try:
@@ -222,14 +228,11 @@ def _left_alone(family: Family, values: Tensor, pairs: Tensor) -> Tensor:
 
 
 def _check(before: Tensor, after: Tensor, features: Features, names: Sequence[str] | None) -> None:
-    for name, sets in (("before", before), ("after", after)):
-        if sets.dim() != 3 or sets.shape[-1] != features.width or 0 in sets.shape:
-            raise ValueError(
-                f"{name}: expected [transitions, elements, {features.width}], "
-                f"got {tuple(sets.shape)}"
-            )
-        features.check_targets(name, sets)
+    check_sets(before, features, "before")
+    check_sets(after, features, "after")
     if len(before) != len(after):
         raise ValueError(f"{len(before)} sets before, but {len(after)} after")
     if names is not None and len(names) != len(features.blocks):
         raise ValueError(f"names: expected {len(features.blocks)}, one a feature, got {len(names)}")
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"names: expected different ones, got {list(names)}")
