@@ -84,6 +84,8 @@ def epoch(folder: Path, places: list[Path], *, kill_after: int | None = None) ->
                 raise RuntimeError("a process failed")
             return killed
         while min(progress(place) for place in places) < kill_after:
+            if any(process.poll() for process in ranks):
+                raise RuntimeError("a process failed")
             time.sleep(0.2)
         for process in ranks:
             process.send_signal(signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 
 import pytest
 import torch
@@ -34,6 +35,7 @@ CASES += [
 def test_as_near_the_origin(kind: str, loss: str, impl: str, far: float) -> None:
     if impl == "triton":
         pytest.importorskip("triton")
+        judge(FEATURES[kind], PAIRWISE[loss], far, impl=impl, of_targets=False)
     judge(FEATURES[kind], PAIRWISE[loss], far, impl=impl)
 
 
@@ -163,3 +165,16 @@ def test_a_learned_temperature(impl: str) -> None:
         for h in (step, -step)
     )
     assert slope.item() == pytest.approx(((above - below) / 2 / step).item(), rel=1e-4)
+
+
+def test_a_score_of_many_features_is_rounded_as_a_dense_sum() -> None:
+    """Of one key, the logsumexp is its score; one by one, a thousand shares would lose more."""
+    pytest.importorskip("triton")
+    compared = import_module("setwise.kernels.triton.compared")
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.rand(1, n, 1000, generator=generator) for n in (16, 1))
+    found, _ = compared.logsumexp(x, y, torch.zeros(1, 1), torch.full((1, 1000), 0.7))
+    dense = -(torch.tensor(0.7) * (x - y).square()).sum(-1)
+    exact = -(torch.tensor(0.7).double() * (x.double() - y.double()).square()).sum(-1)
+    error, allowed = ((t.double() - exact).abs().max() for t in (found, dense))
+    assert error <= allowed + 2**-23 * exact.abs().max()

@@ -172,6 +172,14 @@ def test_an_infinite_batch_tells_which_set_it_is(loss: Any, reduction: str) -> N
     loss(*call, target_valid=sizes.clamp(max=2), reduction=reduction)  # says nothing
 
 
+def test_without_outputs_that_alone_is_told() -> None:
+    """Targets may share an output, but they need one."""
+    valid = torch.tensor([3, 0])
+    with pytest.warns(RuntimeWarning, match=r"set \[1\] has 2 targets and 0 outputs; reduction"):
+        loss = sw.set_cross_entropy(torch.zeros(2, 3, 4), torch.rand(2, 2, 4), input_valid=valid)
+    assert loss == math.inf
+
+
 def test_more_targets_than_outputs_cannot_be_assigned() -> None:
     x = torch.eye(3)
     loss, matching = sw.assignment_cross_entropy(9 * x[:2], x, return_matching=True)

@@ -102,11 +102,18 @@ def dense_costs(
 
 
 def judge(
-    features: sw.Features, loss: Loss, far: float, device: str = "cpu", **options: Any
+    features: sw.Features,
+    loss: Loss,
+    far: float,
+    device: str = "cpu",
+    *,
+    of_targets: bool = True,
+    **options: Any,
 ) -> None:
     """Value and both gradients, each no further from float64 than dense float32 and 1e-5.
 
-    Where products cancel all digits, there is nothing to compare.
+    Without that ``of_targets``, the shortest ways are taken, which have no such gradient. Where
+    products cancel all digits, there is nothing to compare.
     """
     function, own, of_costs = loss
     logits, target = clusters(features, far)
@@ -126,11 +133,14 @@ def judge(
         (densely, torch.float32),
         (densely, torch.float64),
     ):
-        leaves = [t.to(device, kind).requires_grad_() for t in (logits, target)]
+        leaves = [t.to(device, kind) for t in (logits, target)]
         if function is sw.assignment_cross_entropy:
             leaves[1] = leaves[1][:, : logits.shape[1]]
+        graded = leaves if of_targets else leaves[:1]
+        for leaf in graded:
+            leaf.requires_grad_()
         value = compute(*leaves)
-        grads = torch.autograd.grad(value.sum(), leaves)
+        grads = torch.autograd.grad(value.sum(), graded)
         found.append([value.detach().double(), *(g.double() for g in grads)])
     for got, plain, exact in zip(*found, strict=True):
         largest = exact.abs().max()

@@ -168,18 +168,18 @@ class _Trial:
         return _replayed(call)
 
     def _time(self) -> float:
-        """Seconds of one call: until the device has done it, or that processors were busy."""
+        """Seconds of one call: until the device has done it, or that one processor was busy."""
         assert self.call is not None
-        if self.device == "cpu":
-            # Not by the clock, which others that share the machine hold up.
-            start = time.process_time()
-            self.call()
-            return time.process_time() - start
-        torch.cuda.synchronize()
-        start = time.perf_counter()
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        # Of one thread, not by the clock, which others that share the machine hold up.
+        alone = self.device == "cpu" and torch.get_num_threads() == 1
+        clock = time.process_time if alone else time.perf_counter
+        start = clock()
         self.call()
-        torch.cuda.synchronize()
-        return (time.perf_counter() - start) / self.calls_in_one
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return (clock() - start) / self.calls_in_one
 
     def row(self) -> dict[str, Any]:
         names = ("loss", "family", "shape", "impl", "mode")

@@ -172,7 +172,7 @@ class Elements:
         self.bias = _added([block.bias for block in self.blocks])
         self.base = _added([block.base for block in self.blocks])
         # A reach that is no number is too far.
-        self.reach = float(np.max([block.reach for block in self.blocks]))
+        self.reach = sum(block.reach for block in self.blocks)
 
     def costs(self, outputs: Numbers | None = None, targets: Numbers | None = None) -> Array:
         """See `Block.costs`."""

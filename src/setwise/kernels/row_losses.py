@@ -2,7 +2,7 @@
 
 Legend: B sets, M targets, N outputs, F features.
 
-Kernels (`fused`) or steps of PyTorch (`dense_losses`) compute the gradient in the forward pass. The
+Kernels (`fused`) or steps on a CPU (`dense_losses`) compute the gradient in the forward pass. The
 backward pass is then a multiplication, which autograd starts in a thread of its own on a GPU.
 """
 

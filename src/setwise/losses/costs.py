@@ -222,14 +222,14 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
 
 def _tell_impossible(sets: Sets, which: Tensor) -> None:
     """Warn of sets [B] that cost infinity: the first of them with its sizes."""
-    found = which.nonzero().flatten().tolist()
-    if not found:
+    if not which.any():
         return
+    found = which.nonzero().flatten().tolist()
     first = found[0]
     targets, outputs = (int(mask[first].sum()) for mask in sets.masks())
     place = ", ".join(str(index) for index in np.unravel_index(first, tuple(sets.lead)))
     more = f" (and {len(found) - 1} more of {len(which)})" if len(found) > 1 else ""
-    advice = "every target needs an output of its own; " if targets > outputs else ""
+    advice = "every target needs an output of its own; " if targets > outputs > 0 else ""
     warnings.warn(
         f"the loss is infinite: set [{place}]{more} has {targets} targets and {outputs} outputs; "
         f"{advice}reduction='none' gives the loss of each set",

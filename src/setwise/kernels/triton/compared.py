@@ -27,6 +27,9 @@ from setwise.kernels.triton.weights import LN_2, LOG2_E, finite_max, query_grad,
 # Rows and columns of a tile, and the most features whose sums a program keeps.
 ROWS, COLUMNS, MAX_SUMS = 16, 64, 128
 WARPS = 2
+# Shares that are added up before they are added to a score. One by one, each of hundreds would be
+# rounded as the whole score is: several times as much is then lost as by a sum in pairs.
+TOGETHER = tl.constexpr(32)
 
 
 @triton.jit
@@ -35,15 +38,21 @@ def _scores(
 ):  # fmt: skip
     """``start`` and the shares of all features, shape [rows, columns]."""
     s = start
-    for f in range(0, D):
-        x = tl.load(A + f * stride_a + a, mask=a_ok, other=0.0)
-        y = tl.load(C + f * stride_c + c, mask=c_ok, other=0.0)
-        apart = x[:, None] - y[None, :]
-        s -= (tl.load(SHARPNESS + f) * apart) * apart
-    for f in range(D, F):
-        x = tl.load(A + f * stride_a + a, mask=a_ok, other=0.0)
-        y = tl.load(C + f * stride_c + c, mask=c_ok, other=0.0)
-        s += x[:, None] * y[None, :]
+    for first in range(0, D, TOGETHER):
+        shares = tl.zeros_like(start)
+        for f in range(first, tl.minimum(first + TOGETHER, D)):
+            x = tl.load(A + f * stride_a + a, mask=a_ok, other=0.0)
+            y = tl.load(C + f * stride_c + c, mask=c_ok, other=0.0)
+            apart = x[:, None] - y[None, :]
+            shares += (tl.load(SHARPNESS + f) * apart) * apart
+        s -= shares
+    for first in range(D, F, TOGETHER):
+        shares = tl.zeros_like(start)
+        for f in range(first, tl.minimum(first + TOGETHER, F)):
+            x = tl.load(A + f * stride_a + a, mask=a_ok, other=0.0)
+            y = tl.load(C + f * stride_c + c, mask=c_ok, other=0.0)
+            shares += x[:, None] * y[None, :]
+        s += shares
     return s
 
 
