@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hard_work import dies, fails
+from hard_work import dies, fails, stops
 from pictured_scenes import STATES, TINY
 from repository import ROOT
 from setwise import cli
@@ -231,9 +231,13 @@ def test_pictures_are_the_same(second: Any, executor: Any, tmp_path: Path) -> No
             Work("hard work", dies, modules=("hard_work",)),
             "^hard work: lost 1 times, last because ",
         ),
+        (
+            Work("hard work", stops, modules=("hard_work",)),
+            "^hard work: lost 1 times, last because it stopped on ",
+        ),
         (Work("hard work", fails, gpus=1), "needs 1 cores and 1 GPUs of one machine"),
     ],
-    ids=["fails", "dies", "too large"],
+    ids=["fails", "dies", "stops", "too large"],
 )
 def test_what_cannot_be_done_is_told(
     work: Work, message: str, executor: Any, monkeypatch: pytest.MonkeyPatch
