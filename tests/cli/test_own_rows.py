@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from setwise import cli
 from setwise.cli.new import rectangles
 from setwise.data import read_rows
 from setwise.data.rows import write_rows
+from setwise.experiments import checkpoint
 from setwise.experiments.answers import RowsNetwork
 
 Captured = pytest.CaptureFixture[str]
@@ -68,6 +70,29 @@ def test_columns_are_shown_a_network_is_kept_and_answers(folder: Path, capsys: C
     said = capsys.readouterr()
     assert [json.loads(line) for line in said.out.splitlines()] == answers
     assert said.err.endswith(" of 16 sets are right\n")
+    # A set that it could never put out is no reason not to answer.
+    larger = rows[0] | {"objects": 2 * rows[0]["objects"]}
+    write_rows(Path("known.jsonl"), [larger, *rows[1:]])
+    assert cli.main(["predict", str(kept()), "known.jsonl"]) == 0
+    told = capsys.readouterr()
+    assert told.out == said.out
+    assert re.search(r"^not judged: objects: a set of \d+, but the largest was of 5", told.err)
+
+
+def test_what_is_recorded_and_not_kept_is_told(folder: Path, capsys: Captured) -> None:
+    assert train(*FEW, "--keep", "none") == 0
+    assert "setwise predict" not in capsys.readouterr().out
+    assert train(*FEW) == 0
+    assert "runs holds none of these networks" in capsys.readouterr().err
+
+
+def test_a_network_that_claims_to_be_huge_is_refused(folder: Path) -> None:
+    assert train(*FEW) == 0
+    tensors, facts = checkpoint.read(kept())
+    facts["config"]["data"]["size"] = 10**12
+    checkpoint.write(Path("huge.safetensors"), tensors, facts)
+    with pytest.raises(ValueError, match=r"huge.safetensors: \d+ numbers a row, more than"):
+        RowsNetwork.load(Path("huge.safetensors"))
 
 
 # Trains once more; what it shares with a predictor is tested above.
