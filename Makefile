@@ -70,7 +70,10 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.actions
 	$(BIN)/python -m tools.study
 	$(BIN)/python -m tools.distributed
+	$(BIN)/python -m tools.scaling
+	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.pictures
+	$(BIN)/python -m tools.readers write
 	$(BIN)/python docs/figures/plans.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.
@@ -108,5 +111,5 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo report.html
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo dist report.html
 	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
