@@ -367,9 +367,11 @@ def _announce(
     for (members, epochs), times in kinds.items():
         often = "" if times == 1 else f", {times} times"
         lines.append(f"  {members} networks at once for {epochs} epochs{often}")
-    if groups:
+    if groups and executor.spreads:  # perhaps to GPUs, which this machine may lack
+        lines.append(f"  on {executor}")
+    elif groups:
         here = describe(torch.device(device), options.commit, options.threads)["hardware"]
-        lines.append(f"  on {executor if executor.spreads else here}")
+        lines.append(f"  on {here}")
     for path in (checkpoint_of(group, options.runs) for group in groups):
         if path.exists():
             lines.append(f"  going on from {path}")
