@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import runpy
+from collections.abc import Iterable
+from contextlib import chdir
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from setwise import cli
 from setwise.cli.new import rectangles
 from setwise.data import read_rows
 from setwise.data.rows import write_rows
+from setwise.executors import EXECUTORS, Ended, LocalExecutor, Stop, Told, Work
 from setwise.experiments import checkpoint
 from setwise.experiments.answers import RowsNetwork
 
@@ -86,8 +90,24 @@ def test_what_is_recorded_and_not_kept_is_told(folder: Path, capsys: Captured) -
     assert "runs holds none of these networks" in capsys.readouterr().err
 
 
-def test_a_network_that_claims_to_be_huge_is_refused(folder: Path) -> None:
-    assert train(*FEW) == 0
+def test_work_elsewhere_finds_the_file_of_the_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Elsewhere(LocalExecutor):
+        """As the machines of a cluster, whose processes were started in some other folder."""
+
+        spreads = True
+
+        def run(self, works: Iterable[Work], *, told: Told, stop: Stop) -> Ended:
+            for work in works:
+                with chdir("/"):
+                    result = work.function(*work.arguments, tell=partial(told, work), stop=stop)
+                yield work, result
+
+    monkeypatch.setitem(EXECUTORS._entries, "elsewhere", lambda place: Elsewhere())
+    assert train(*FEW, "--on", "elsewhere") == 0
+    assert kept().is_file()
+    # Whatever a file of a network says, it is refused before it takes memory.
     tensors, facts = checkpoint.read(kept())
     facts["config"]["data"]["size"] = 10**12
     checkpoint.write(Path("huge.safetensors"), tensors, facts)
