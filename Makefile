@@ -111,5 +111,5 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo report.html
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo dist report.html
 	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

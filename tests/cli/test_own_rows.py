@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
+from collections.abc import Iterable
+from contextlib import chdir
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,8 @@ from setwise import cli
 from setwise.cli.new import rectangles
 from setwise.data import read_rows
 from setwise.data.rows import write_rows
+from setwise.executors import EXECUTORS, Ended, LocalExecutor, Stop, Told, Work
+from setwise.experiments import checkpoint
 from setwise.experiments.answers import RowsNetwork
 
 Captured = pytest.CaptureFixture[str]
@@ -68,6 +74,45 @@ def test_columns_are_shown_a_network_is_kept_and_answers(folder: Path, capsys: C
     said = capsys.readouterr()
     assert [json.loads(line) for line in said.out.splitlines()] == answers
     assert said.err.endswith(" of 16 sets are right\n")
+    # A set that it could never put out is no reason not to answer.
+    larger = rows[0] | {"objects": 2 * rows[0]["objects"]}
+    write_rows(Path("known.jsonl"), [larger, *rows[1:]])
+    assert cli.main(["predict", str(kept()), "known.jsonl"]) == 0
+    told = capsys.readouterr()
+    assert told.out == said.out
+    assert re.search(r"^not judged: objects: a set of \d+, but the largest was of 5", told.err)
+
+
+def test_what_is_recorded_and_not_kept_is_told(folder: Path, capsys: Captured) -> None:
+    assert train(*FEW, "--keep", "none") == 0
+    assert "setwise predict" not in capsys.readouterr().out
+    assert train(*FEW) == 0
+    assert "runs holds none of these networks" in capsys.readouterr().err
+
+
+def test_work_elsewhere_finds_the_file_of_the_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Elsewhere(LocalExecutor):
+        """As the machines of a cluster, whose processes were started in some other folder."""
+
+        spreads = True
+
+        def run(self, works: Iterable[Work], *, told: Told, stop: Stop) -> Ended:
+            for work in works:
+                with chdir("/"):
+                    result = work.function(*work.arguments, tell=partial(told, work), stop=stop)
+                yield work, result
+
+    monkeypatch.setitem(EXECUTORS._entries, "elsewhere", lambda place: Elsewhere())
+    assert train(*FEW, "--on", "elsewhere") == 0
+    assert kept().is_file()
+    # Whatever a file of a network says, it is refused before it takes memory.
+    tensors, facts = checkpoint.read(kept())
+    facts["config"]["data"]["size"] = 10**12
+    checkpoint.write(Path("huge.safetensors"), tensors, facts)
+    with pytest.raises(ValueError, match=r"huge.safetensors: \d+ numbers a row, more than"):
+        RowsNetwork.load(Path("huge.safetensors"))
 
 
 # Trains once more; what it shares with a predictor is tested above.

@@ -31,11 +31,14 @@ def test_lines_are_rows(tmp_path: Path) -> None:
     assert read_rows(file) == [{"a": "ä", "b": [1, 2]}, {"a": "", "b": []}]
 
 
-def test_parquet_is_read_as_lines_are(tmp_path: Path) -> None:
+def test_parquet_is_read_as_lines_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
     assert read_rows(tmp_path / "rows.parquet") == ROWS
+    monkeypatch.setattr("setwise.data.rows._MOST_VALUES", 6 * len(ROWS) - 1)  # a place has two
+    with pytest.raises(ValueError, match=r"rows.parquet: 126 values, more than the 125 read"):
+        read_rows(tmp_path / "rows.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(ValueError, match=r"broken.parquet: "):
         read_rows(tmp_path / "broken.parquet")
@@ -117,6 +120,11 @@ def test_numbers_have_a_mean_of_0_and_a_spread_of_1() -> None:
         ([], "things: every set is empty"),
         ([{}], "things: elements have no columns"),
         ([{"a": 1}, {"b": 1}], r"things: expected objects with a, got \{'b': 1\}"),
+        (
+            [{"a": 1}, {"a": 1, "c": 2, "b": 3}],
+            r"things: expected objects with a, got \{'a': 1, 'c'",
+        ),
+        ([1e200, -1e200], "value: .*finite numbers"),  # whose spread would be none
         ([{"a": 1}, 2], "things: expected objects with a, got 2"),
         (
             [{"a": "x"}, {"a": 1}],

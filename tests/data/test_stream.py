@@ -299,6 +299,8 @@ def test_collated_examples() -> None:
     assert pictures.shape == (2, 3, 4, 4)
     assert found[0].equal(elements)
     assert found[1].equal(valid)
+    with pytest.raises(ValueError, match="own_valid: is what the mask of own is called"):
+        sw.collate_sets([{"own": one, "own_valid": 1} for one in sets])
     with pytest.raises(ValueError, match="number 1 has other fields than the first: 2, expected 1"):
         sw.collate_sets([(1,), (1, 2)])
     with pytest.raises(ValueError, match="examples: expected at least one"):

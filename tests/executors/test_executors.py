@@ -115,6 +115,30 @@ def test_an_executor_of_ones_own_is_found_by_its_name(
     assert len(list(Path("runs").rglob("*"))) == 1 + len(list(Path("runs").rglob("*.safetensors")))
 
 
+def test_gpus_are_those_of_the_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Not of the machine that the command is given on, which may have none."""
+
+    class Full(Queue):
+        gpus = 2.0
+
+        def run(self, works: Iterable[Work], *, told: Told, stop: Stop) -> Ended:
+            asked = next(iter(works))
+            raise ExecutorError(f"no room for {asked.gpus} of a GPU, {asked.arguments[2].device}")
+            yield
+
+    monkeypatch.setitem(EXECUTORS._entries, "full", Full)
+    monkeypatch.setattr("torch.cuda.get_device_name", None)
+    monkeypatch.chdir(tmp_path)
+    make_known(monkeypatch, EXPERIMENT)
+    command = ["reproduce", "table1", "--preset", "tiny", "--on", "full", "--gpus", "0.25"]
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err
+    assert "on the queue full" in said
+    assert "no room for 0.25 of a GPU, cuda" in said
+
+
 def test_ensembles_are_cut_in_the_same_places_when_some_are_done() -> None:
     configs = [puzzle_config("4", loss, seed) for loss in ("H", "SH") for seed in range(5)]
     parts = ensembles(configs, 3)

@@ -10,8 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import Any
 
-from setwise.executors import EXECUTORS, StoppedError, Work, pack, unpack
-from setwise.executors.executor import Ended, Stop, Told
+from setwise.executors import EXECUTORS, Ended, Stop, StoppedError, Told, Work, pack, unpack
 
 
 def perform(content: bytes) -> Any:

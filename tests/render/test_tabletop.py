@@ -148,4 +148,6 @@ def test_settings_that_cannot_be() -> None:
     with pytest.raises(ValueError, match=r"most: must be in 3\.\.16"):
         SceneSettings(most=2)
     with pytest.raises(ValueError, match="expected sides of which none is more than twice"):
-        SceneSettings(width=10, height=30)
+        SceneSettings(width=20, height=50)
+    with pytest.raises(ValueError, match="width: must be at least 16"):
+        SceneSettings(width=4, height=4)  # of which no end would be found

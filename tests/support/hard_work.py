@@ -7,6 +7,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from setwise.executors import StoppedError
+
 
 def fails(*, tell: Callable[[Any], None], stop: Callable[[], bool]) -> None:
     raise ValueError("no such\nthing")
@@ -14,3 +16,7 @@ def fails(*, tell: Callable[[Any], None], stop: Callable[[], bool]) -> None:
 
 def dies(*, tell: Callable[[Any], None], stop: Callable[[], bool]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stops(*, tell: Callable[[Any], None], stop: Callable[[], bool]) -> None:
+    raise StoppedError  # of which nobody has asked it

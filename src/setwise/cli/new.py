@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shlex
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
         text = (templates / name).read_text(encoding="utf-8")
         atomic_write_text(folder / name, text.replace("{name}", folder.name))
     print(f"{folder}: data.jsonl, {', '.join(FILES)}; go on with")
-    print(f"  cd {folder}")
+    print(f"  cd {shlex.quote(str(folder))}")
     print("  python train.py")
     print("  setwise train data.jsonl --target objects")
     return 0

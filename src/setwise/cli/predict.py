@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import require_file, require_place
-from setwise.data.rows import line_of, read_rows, write_rows
+from setwise.data.rows import Row, line_of, read_rows, write_rows
+
+if TYPE_CHECKING:
+    from setwise.experiments.answers import RowsNetwork
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,16 +44,22 @@ def _run(options: argparse.Namespace) -> int:
         rows = read_rows(options.rows)
         with named(options.rows):
             answers = network.answer(rows)
-            target = network.data.target
-            known = all(target in row for row in rows)
-            score = network.score(rows) if known else None
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
+    target = network.data.target
     answered = [row | {target: answer} for row, answer in zip(rows, answers, strict=True)]
     if options.output is None:
         print("\n".join(map(line_of, answered)))
     else:
         write_rows(options.output, answered)
-    if score is not None:
-        print(f"{score:.3f} of {len(rows)} sets are right", file=sys.stderr)
+    if all(target in row for row in rows):
+        print(_judged(network, rows), file=sys.stderr)
     return 0
+
+
+def _judged(network: RowsNetwork, rows: Sequence[Row]) -> str:
+    """How many sets are right; there may be some that no network of this kind could put out."""
+    try:
+        return f"{network.score(rows):.3f} of {len(rows)} sets are right"
+    except ValueError as error:
+        return f"not judged: {error}"

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 from setwise.cli.errors import CommandError
 from setwise.cli.executors import add_on, device_on, executor_of
 from setwise.cli.interrupt import INTERRUPTED, interruptible
-from setwise.cli.options import (
-    SEEDS,
-    not_negative,
-    positive_whole,
-    require_folder,
-    share,
-)
+from setwise.cli.options import SEEDS, not_negative, positive_whole, require_folder, share
 from setwise.cli.pictures import with_pictures
 from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import Config, config_from
@@ -202,6 +196,8 @@ def _train_on(
         except KeyboardInterrupt:
             return stopped(options, "what was trained is recorded, its cost is not")
     show(tables_console(), tables.read_experiments(options.results)[sheet.name])
+    if options.keep in ("best", "all") and not groups:
+        _say_what_is_kept(console, configs, options)
     return 0
 
 
@@ -295,6 +291,20 @@ def _record_costs(
         console.print(said_of_costs([cost]), highlight=False)
 
 
+def _say_what_is_kept(
+    console: Console, configs: Sequence[Config], options: argparse.Namespace
+) -> None:
+    """Where all is recorded and nothing was trained, networks are there from before, or not."""
+    from setwise.experiments.saved_networks import network_path
+
+    if not any(network_path(options.runs, config).is_file() for config in configs):
+        console.print(
+            f"{options.runs} holds none of these networks, and what is recorded is not trained "
+            f"again; to train anew, name another folder by --results",
+            highlight=False,
+        )
+
+
 def _logs(folder: Path | None) -> Logs | None:
     """Made before anything is trained: a missing package is told now."""
     if folder is None:
@@ -357,9 +367,11 @@ def _announce(
     for (members, epochs), times in kinds.items():
         often = "" if times == 1 else f", {times} times"
         lines.append(f"  {members} networks at once for {epochs} epochs{often}")
-    if groups:
+    if groups and executor.spreads:  # perhaps to GPUs, which this machine may lack
+        lines.append(f"  on {executor}")
+    elif groups:
         here = describe(torch.device(device), options.commit, options.threads)["hardware"]
-        lines.append(f"  on {executor if executor.spreads else here}")
+        lines.append(f"  on {here}")
     for path in (checkpoint_of(group, options.runs) for group in groups):
         if path.exists():
             lines.append(f"  going on from {path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -42,8 +42,10 @@ def collate_sets(examples: Sequence[Any]) -> Any:
         _require_fields(examples, Mapping)
         batch: dict[Any, Any] = {}
         for name in first:
-            column = _column([one[name] for one in examples])
-            batch |= zip((name, valid_name(name)), column, strict=False)  # the mask, if it is a set
+            batch[name], *mask = _column([one[name] for one in examples])
+            if mask:
+                require_free(name, first)
+                batch[valid_name(name)] = mask[0]
         return batch
     if isinstance(first, tuple):
         _require_fields(examples, tuple)
@@ -54,6 +56,14 @@ def collate_sets(examples: Sequence[Any]) -> Any:
 def valid_name(name: str) -> str:
     """What the mask of a set is called."""
     return f"{name}_valid"
+
+
+def require_free(name: str, fields: Container[str]) -> None:
+    """Refuse a field that has the name of the mask of another."""
+    if valid_name(name) in fields:
+        raise ValueError(
+            f"{valid_name(name)}: is what the mask of {name} is called; rename that field"
+        )
 
 
 def _column(values: Sequence[Any]) -> tuple[Any, ...]:

@@ -50,6 +50,15 @@ def classes_of(described: Mapping[str, Any]) -> list[int]:
     return found
 
 
+def archive_name(pictures: int) -> str:
+    """What ``setwise data scenes`` calls the archive of so many pictures.
+
+    >>> archive_name(22000)
+    'scenes-22000.npz'
+    """
+    return f"scenes-{pictures}.npz"
+
+
 def one_hots(classes: Tensor) -> Tensor:
     """Classes [*, 4] as features of a look [*, 15]."""
     pairs = zip(classes.long().unbind(-1), WORDS.values(), strict=True)

@@ -25,6 +25,7 @@ Kind = Literal["class", "boolean", "number", "whole"]
 FEW, MOST_CLASSES, MOST_WIDTH = 20, 10_000, 2**20
 # The deviation of outputs that a loss reckons with, where numbers have a spread of 1.
 SCALE = 0.25
+_LARGEST = 1e100  # number, whose square is one, too
 VALUE = "value"  # the column of elements that are no objects
 
 
@@ -143,8 +144,11 @@ class Schema:
         names = list(elements[0])
         if not names:
             raise ValueError(f"{what}: elements have no columns")
+        for element in elements:
+            if not isinstance(element, dict) or element.keys() != set(names):
+                raise _unlike(what, names, element)
         columns = (
-            _inferred(name, _of(what, elements, name, names), few_are_classes) for name in names
+            _inferred(name, [one[name] for one in elements], few_are_classes) for name in names
         )
         return cls(tuple(columns))
 
@@ -171,7 +175,10 @@ class Schema:
         if self.bare:
             return self.columns[0].encode(elements)
         names = [column.name for column in self.columns]
-        parts = [c.encode(_of("element", elements, c.name, names)) for c in self.columns]
+        for element in elements:  # which may have more
+            if not isinstance(element, dict) or not element.keys() >= set(names):
+                raise _unlike("element", names, element)
+        parts = [c.encode([one[c.name] for one in elements]) for c in self.columns]
         return torch.cat(parts, dim=-1)
 
     def decode(self, encoded: Tensor) -> list[Any]:
@@ -187,14 +194,8 @@ class Schema:
         return "\n".join(map(str, self.columns))
 
 
-def _of(what: str, elements: Sequence[Any], name: str, names: Sequence[str]) -> list[Any]:
-    """The values of a column of objects, all of which must have it."""
-    for element in elements:
-        if not isinstance(element, dict) or name not in element:
-            raise ValueError(
-                f"{what}: expected objects with {', '.join(names)}, got {element!r:.80}"
-            )
-    return [element[name] for element in elements]
+def _unlike(what: str, names: Sequence[str], element: Any) -> ValueError:
+    return ValueError(f"{what}: expected objects with {', '.join(names)}, got {element!r:.80}")
 
 
 def _inferred(name: str, values: Sequence[Any], few_are_classes: bool) -> Column:
@@ -239,5 +240,5 @@ def _numbers(value: Any) -> tuple[int, bool] | None:
     if isinstance(value, list):
         forms = {_numbers(one) for one in value}
         return (len(value), True) if forms == {(1, False)} else None
-    finite = type(value) in (int, float) and abs(value) < 1e300
+    finite = type(value) in (int, float) and abs(value) < _LARGEST
     return (1, False) if finite else None

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from setwise.data.checks import require_int
-from setwise.data.collate import valid_name
+from setwise.data.collate import require_free, valid_name
 from setwise.data.parquet import Block, Columns, find_blocks, joined, read_block
 from setwise.data.sets import masked
 
@@ -144,7 +144,7 @@ class SetLoader:
     Every process gets other sets, and in each epoch all of them come exactly once, in a new order
     that the seed decides. All processes have as many batches as each other, so that none waits for
     one that another lacks: they hold ``batch_size`` sets or somewhat fewer, and differ in size by
-    at most one.
+    at most one. (Of batches of one set, some may then hold two.)
 
     A batch is a dictionary of tensors by the names of columns. Sets are filled up with zeros to the
     largest of the batch, [B, n, F], and ``NAME_valid`` [B, n] says which elements are real, as the
@@ -274,6 +274,7 @@ def _tensors(columns: Columns) -> dict[str, Tensor]:
         if lengths is None:
             batch[name] = torch.from_numpy(values)
         else:
+            require_free(name, columns)
             batch[name], batch[valid_name(name)] = masked(
                 torch.from_numpy(values), torch.from_numpy(lengths)
             )

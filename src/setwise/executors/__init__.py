@@ -9,9 +9,12 @@ names. Another one, for a queue of one's own, is a class with the methods of `Ex
 from setwise.executors.definitions import pack, unpack
 from setwise.executors.executor import (
     EXECUTORS,
+    Ended,
     Executor,
     ExecutorError,
+    Stop,
     StoppedError,
+    Told,
     Work,
     open_executor,
 )
@@ -19,10 +22,13 @@ from setwise.executors.local import LocalExecutor
 
 __all__ = [
     "EXECUTORS",
+    "Ended",
     "Executor",
     "ExecutorError",
     "LocalExecutor",
+    "Stop",
     "StoppedError",
+    "Told",
     "Work",
     "open_executor",
     "pack",

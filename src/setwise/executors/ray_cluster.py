@@ -44,7 +44,7 @@ _AGAIN = 5  # times that a piece of work may be lost
 _LOST = (
     *(WorkerCrashedError, NodeDiedError, LocalRayletDiedError, ObjectLostError, OutOfMemoryError),
 )
-# How a task ends, with its result, nothing, or the text of an error.
+# How a task ends, with its result, or a text that says why there is none.
 _RESULT, _STOPPED, _FAILED = "result", "stopped", "failed"
 
 
@@ -161,21 +161,17 @@ class _Tasks:
         work = piece.work
         try:
             how, value = ray.get(task)
-        except TaskCancelledError:
-            return
-        except _LOST as error:
-            piece.lost += 1
-            if piece.lost > _AGAIN:
-                raise ExecutorError(
-                    f"{work.name}: lost {piece.lost} times, last because {one_line(error)}"
-                ) from error
-            if again:
-                self.start(piece)
-            return
-        if how == _FAILED:
-            raise ExecutorError(f"{work.name}: {value}")
+        except (TaskCancelledError, *_LOST) as error:
+            how, value = _STOPPED, one_line(error)
         if how == _RESULT:
             yield work, cloudpickle.loads(value)
+        elif how == _FAILED:
+            raise ExecutorError(f"{work.name}: {value}")
+        elif again:  # it was lost, or stopped by somebody else than us
+            piece.lost += 1
+            if piece.lost > _AGAIN:
+                raise ExecutorError(f"{work.name}: lost {piece.lost} times, last because {value}")
+            self.start(piece)
 
     def cancel_waiting(self) -> None:
         """Those that no worker has begun with; the others know that they shall stop."""
@@ -276,13 +272,13 @@ def _perform(content: bytes, number: int, reports: Any) -> tuple[str, Any]:
     reporter = _Reporter(reports, number)
     try:
         if reporter.begin():
-            return _STOPPED, None
+            return _STOPPED, "it was asked to stop"
         function, arguments = unpack(content)
         result = function(*arguments, tell=reporter.tell, stop=reporter.stop)
         reporter.end()
         return _RESULT, cloudpickle.dumps(result)
     except StoppedError:
-        return _STOPPED, None
+        return _STOPPED, f"it stopped on {where}"
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         return _FAILED, f"on {where}: {one_line(error)}"
     except Exception:

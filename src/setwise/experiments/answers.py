@@ -41,9 +41,9 @@ class RowsNetwork:
                 f"{path}: a network of {config.experiment}, trained on {config.data.kind} data; "
                 f"expected one that was trained on rows"
             )
-        task = config.data.blank()
-        if (numbers := task.targets.numel() + task.inputs.numel()) > MOST_NUMBERS:
+        if (numbers := config.data.row_numbers) > MOST_NUMBERS:
             raise ValueError(f"{path}: {numbers} numbers a row, more than {MOST_NUMBERS} allowed")
+        task = config.data.blank()
         return RowsNetwork(config, load_weights(path, lambda: build_network(config, task)))
 
     @property

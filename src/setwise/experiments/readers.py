@@ -74,10 +74,13 @@ def open_reader(path: Path) -> Reader:
 
 
 def choose_reader(kind: str, runs: Path) -> Reader | None:
-    """The first reader of a kind of world that is kept in a folder of runs, and can be opened."""
+    """Of the readers of a kind of world in a folder of runs, the one that has seen most states.
+
+    Those that cannot be opened are told and left out.
+    """
     files = networks_among(runs.glob("*/*.safetensors"))
     fitting = [
-        (-config.data.states, config.seed, path)  # type: ignore[attr-defined]
+        (-config.data.states, config.seed, path)
         for path, config in files
         if isinstance(config.data, ReadingData) and config.data.reads == kind
     ]

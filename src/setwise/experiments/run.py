@@ -117,6 +117,7 @@ def train(
         settings = Settings(
             *(str(device), data, metric, threads, save_every),
             *(commit or environment.current_commit(), keep, mark),
+            folder=Path.cwd() if executor.spreads else None,
         )
 
         def works() -> Iterator[Work]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, chdir, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ class Settings:
     # A file that is there as long as the command runs, in the folder of checkpoints: elsewhere it
     # tells whether that is the same folder. None where it surely is.
     mark: Path | None = None
+    # Where the command was given: names of files may be relative to it.
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -63,15 +66,16 @@ def train_ensemble(
         """Asked to, or the command has ended without a word: another may go on by now."""
         return stop() or (shared and mark is not None and not mark.exists())
 
-    training = Training(
-        configs,
-        settings.device,
-        save_to if shared else None,
-        settings.save_every,
-        data=settings.data,
-        metric=settings.metric,
-        threads=settings.threads,
-    )
+    with _within(settings.folder):
+        training = Training(
+            configs,
+            settings.device,
+            save_to if shared else None,
+            settings.save_every,
+            data=settings.data,
+            metric=settings.metric,
+            threads=settings.threads,
+        )
     results = training.run(tell, stopped)
     kept = settings.keep(results) if settings.keep is not None else ()
     device = training.task.targets.device
@@ -85,6 +89,11 @@ def train_ensemble(
             if result.config.identity in kept
         },
     )
+
+
+def _within(folder: Path | None) -> AbstractContextManager[None]:
+    """In a folder, if this machine has it."""
+    return chdir(folder) if folder is not None and folder.is_dir() else nullcontext()
 
 
 def defining_modules(configs: Sequence[Config]) -> tuple[str, ...]:

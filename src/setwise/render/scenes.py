@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from setwise.data.scenes import SceneArchive
+from setwise.data.scenes import SceneArchive, archive_name
 from setwise.executors import Executor
 from setwise.outside import named, read_json
 from setwise.render import files
@@ -18,15 +18,6 @@ from setwise.render.tabletop import SceneSettings
 
 _CLEVR = (480, 320)  # width and height of its pictures
 _MOST_JSON = 2**30  # bytes; the descriptions of its 70,000 pictures to train on are 500 MB
-
-
-def archive_name(pictures: int) -> str:
-    """What ``setwise data scenes`` calls the archive of so many pictures.
-
-    >>> archive_name(22000)
-    'scenes-22000.npz'
-    """
-    return f"scenes-{pictures}.npz"
 
 
 def draw_scenes(

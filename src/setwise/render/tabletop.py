@@ -26,6 +26,7 @@ from setwise.render.shapes import Shape
 from setwise.render.silhouette import rays_of, visible_surfaces
 
 MOST = 16  # objects, that there is room for
+_LEAST_SIDE = 16  # pixels: in fewer, so many objects may never all be seen
 _CAMERA: Vector = (0.0, -10.0, 7.0)
 _AIM: Vector = (0.0, 0.0, 0.0)
 _APART = 0.25  # between two objects, at least
@@ -48,8 +49,9 @@ class SceneSettings:
     def __post_init__(self) -> None:
         require_renderer(self.renderer)
         require_int("seed", self.seed, 0)
-        for name in ("width", "height", "samples"):
-            require_int(name, getattr(self, name), 1)
+        for name in ("width", "height"):
+            require_int(name, getattr(self, name), _LEAST_SIDE)
+        require_int("samples", self.samples, 1)
         require_int("least", self.least, 1)
         require_int("most", self.most, self.least, MOST)
         if self.height > 2 * self.width or self.width > 2 * self.height:

@@ -36,6 +36,11 @@ class ReadingData(DataConfig):
 
     @property
     @abstractmethod
+    def states(self) -> int:
+        """How many states there are pictures of."""
+
+    @property
+    @abstractmethod
     def size(self) -> tuple[int, int]:
         """Width and height of its pictures in pixels."""
 

@@ -106,9 +106,14 @@ class RowsData(DataConfig):
         elements, valid = mask_sets(encoded, self.size)
         return torch.cat([elements, valid.unsqueeze(-1).to(elements)], dim=-1)
 
-    def numbers(self) -> int:
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers a row becomes."""
         inputs = 0 if self.inputs is None else self.inputs.width
-        return self.rows * (self.size * (self.elements.width + 1) + inputs)
+        return self.size * (self.elements.width + 1) + inputs
+
+    def numbers(self) -> int:
+        return self.rows * self.row_numbers
 
 
 def rows_data(

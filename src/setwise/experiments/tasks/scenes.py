@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 
-from setwise.data.scenes import LOOK, REACH, SceneArchive
+from setwise.data.scenes import LOOK, REACH, SceneArchive, archive_name
 from setwise.experiments.tasks.rules import fingerprint
 from setwise.experiments.tasks.sprites import PicturePrecision
 from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
@@ -52,7 +52,7 @@ class ScenesData(DataConfig):
         """Where the archive is, below the folder of all data."""
         if self.file:
             return folder / self.file
-        return folder / self.folder_name / f"scenes-{self.pictures}.npz"
+        return folder / self.folder_name / archive_name(self.pictures)
 
     @property
     def folder_name(self) -> str:
