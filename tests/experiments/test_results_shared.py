@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,10 @@ def test_trainings_for_other_results_keep_their_checkpoints(
     """Also those of runs that are recorded here."""
     train_all(tmp_path)
     saved = checkpoint_of(ENSEMBLE, tmp_path / "runs")
+    asked = iter([False])  # before it begins, and then after the first epoch
+    stop = partial(next, asked, True)
     with pytest.raises(StoppedError):
-        train(ENSEMBLE, "cpu", tmp_path / "others", tmp_path / "runs", stop=lambda: True)
+        train(ENSEMBLE, "cpu", tmp_path / "others", tmp_path / "runs", stop=stop)
     before = saved.read_bytes()
     assert train_all(tmp_path) == 0
     assert saved.read_bytes() == before

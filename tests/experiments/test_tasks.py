@@ -11,6 +11,7 @@ import torch
 from painted_blocks import DATA as BLOCKS
 from painted_blocks import WORLD as BLOCKSWORLD
 from painted_blocks import painted
+from setwise.data import Schema
 from setwise.experiments.config import config_from
 from setwise.experiments.run import train, unfinished
 from setwise.experiments.saved_networks import network_path
@@ -24,6 +25,7 @@ from setwise.experiments.tasks import (
     NumberingData,
     PuzzleData,
     PuzzlePicturesData,
+    RowsData,
     RulesData,
     ScenesData,
     SpritesData,
@@ -34,6 +36,10 @@ from setwise.worlds import PicturedBlocksworld, PuzzleWorld
 from tiny_experiments import puzzle_config
 
 FACTS = FactsData(file="x.pl", sha256="0" * 64, rule="a(X, Y) :- b(X, Y).", train=1, test=1)
+ROWS = RowsData(
+    **{"file": "x.jsonl", "sha256": "0" * 64, "target": "a", "size": 1, "rows": 2, "train": 1},
+    elements=Schema.infer("a", [1.5]),
+)
 SMALL = WorldData(of="puzzle", size=(2, 2), states=24, train=20)
 WORLD_KINDS: dict[DataConfig, str | None] = {
     PuzzleData(): "puzzle",
@@ -43,6 +49,7 @@ WORLD_KINDS: dict[DataConfig, str | None] = {
     NumberingData(): None,
     RulesData(): None,
     FACTS: None,
+    ROWS: None,
     SpritesData(): None,
     ScenesData(): None,
     BlockPicturesData(): None,
