@@ -116,7 +116,7 @@ def test_detection_sees_how_many_there_are_first() -> None:
     """Who does not look says 3 or 4, of one to six, and is 1.5 off, on 300 pictures by 0.06."""
     example = load("detect")
     with torch.random.fork_rng():
-        model = example.train(100)
+        model = example.train(150)
     pictures, _, valid = example.sprites(300, torch.Generator().manual_seed(1), **example.SCENES)
     with torch.no_grad():
         exists = model(pictures).presence > 0

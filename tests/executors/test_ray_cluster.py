@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,11 +30,7 @@ ray = pytest.importorskip("ray")
 
 # Slow: the processes of a cluster start, and each worker imports PyTorch. The first tier sees the
 # same work done here (test_executors.py), and addresses that do not answer.
-pytestmark = [
-    pytest.mark.slow,
-    # Ray does not close the logs of the server for those outside.
-    pytest.mark.filterwarnings("ignore:unclosed file .*ray_client_server:ResourceWarning"),
-]
+pytestmark = pytest.mark.slow
 
 OWN = ROOT / "tests" / "extension" / "own_experiment.py"
 # Long enough to be in the middle when the first evaluation is heard of.
@@ -52,13 +47,8 @@ def cluster() -> Iterator[Any]:
     os.environ["RAY_CLIENT_RECONNECT_GRACE_PERIOD"] = "0"
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    found: Any = Cluster(
-        initialize_head=True, head_node_args=head | {"ray_client_server_port": port}
-    )
+    found = Cluster(initialize_head=True, head_node_args=head)
     os.environ["RAY_ADDRESS"] = found.address
-    found.outside = f"ray://127.0.0.1:{port}"
     yield found
     del os.environ["RAY_ADDRESS"]
     found.shutdown()
@@ -183,15 +173,14 @@ def test_without_shared_folders_it_begins_anew(
 
 
 def test_a_driver_is_killed_and_the_same_command_goes_on(
-    cluster: Any, second: Any, executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    second: Any, executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From outside of the cluster, and with an experiment whose file no worker has."""
+    """With an experiment of a user's own, whose file no worker has."""
     monkeypatch.chdir(tmp_path)
     command = ["train", str(OWN), "--together", "1", "--save-every", "0", "--device", "cpu"]
     command += ["--losses", "H"]
-    program = [sys.executable, "-m", "setwise.cli"]
     driver = subprocess.Popen(
-        [*program, *command, "--on", "ray"],
+        [sys.executable, "-m", "setwise.cli", *command, "--on", "ray"],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -202,8 +191,7 @@ def test_a_driver_is_killed_and_the_same_command_goes_on(
     driver.stderr.close()
     driver.wait()
     assert len(records.read(Path("results/bags.jsonl"))) < 2
-    again = [*program, *command, "--on", cluster.outside]
-    subprocess.run(again, check=True, capture_output=True)
+    assert cli.main([*command, "--on", "ray"]) == 0
     assert cli.main([*command, "--results", "local"]) == 0
     ours, others = (
         {record["run"]: record for record in records.read(Path(folder) / "bags.jsonl")}
