@@ -31,7 +31,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     registry.add("int", int)
     with pytest.raises(ValueError, match="thing: unknown 3; known: int"):
         registry[3]  # type: ignore[index]
-    for registered, known in ((TASKS, "rules, facts"), (NETWORKS, "autoencoder, predictor")):
+    for registered, known in ((TASKS, "rules, facts"), (NETWORKS, "perceptron, predictor")):
         with pytest.raises(ValueError, match=f"unknown 'x'; known: .*{known}"):
             registered["x"]
 

@@ -172,7 +172,9 @@ class TestInTheBrowser:
                 told.append(f"held out {digits(cell.heldout_best)}, {digits(cell.heldout_median)}")
             told += [verdict(sheet, cell).format(source="the paper")] if sheet.reference else []
             told.append(f"{cell.runs} run{'s' if cell.runs > 1 else ''}")
-            assert found.pop((sheet.label(cell.scenario), SYMBOLS[cell.loss])) == " ".join(told)
+            assert found.pop(
+                (sheet.label(cell.scenario), sheet.losses[cell.loss].symbol)
+            ) == " ".join(told)
         assert all("not recorded yet" in rest for rest in found.values())
 
     def test_what_is_not_recorded_is_said(self, chromium: Browser, whole: Path) -> None:
@@ -286,6 +288,19 @@ class TestInTheBrowser:
         machine = ["a machine", "torch 2", "f" * 12, "2026-01-02"]
         header = json.loads((BENCHMARKS / "losses-h200.json").read_text())["header"]
         measured = header["commit"][:12], header["date"]
+        matrices = []
+        for name in ("matrix-cpu", "matrix-h200"):
+            record = json.loads((BENCHMARKS / f"{name}.json").read_text())
+            own = record["header"]
+            versions = {key: own[key] for key in ("setwise", "torch", "triton", "python")}
+            matrices += [
+                [
+                    *("H4", name, f"setwise bench losses --output benchmarks/records/{name}.json"),
+                    *(f"{len(record['rows'])} measurements", own["hardware"]),
+                    ", ".join(f"{key} {value}" for key, value in versions.items()),
+                    *(own["commit"][:12], "not recorded"),
+                ]
+            ]
         assert found == [
             [
                 *("H3", "Table 1", f"setwise reproduce table1 {again}"),
@@ -310,6 +325,7 @@ class TestInTheBrowser:
                 "a plan over the codes of n.safetensors",
                 *("a planner", "torch 2", "e" * 12, "2026-02-03"),
             ],
+            *matrices,
             [
                 *("H4", "losses-h200"),
                 "setwise bench kernels --output benchmarks/records/losses-h200.json",

@@ -87,10 +87,10 @@ def open_executor(place: str = "local") -> Iterator[Executor]:
     >>> with open_executor("local") as executor:
     ...     print(executor)
     this machine
-    >>> with open_executor("mars"):
+    >>> with open_executor("mars"):  # doctest: +ELLIPSIS
     ...     pass
     Traceback (most recent call last):
-    setwise.registry.UnknownNameError: executor: unknown 'mars'; known: local, ray
+    setwise.registry.UnknownNameError: executor: unknown 'mars'; known: local, ray...
     """
     executor = EXECUTORS[place.partition("://")[0]](place)
     try:
