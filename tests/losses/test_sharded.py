@@ -15,6 +15,19 @@ from setwise.kernels import ring
 
 pytestmark = pytest.mark.slow
 SIZES = (1, 2, 3, 4)
+# Of a mistake: the name, what most ranks have, and what the second rank has.
+OPTIONS = (
+    ("presence_weight", "0.5", "1.0"),
+    ("temperature", "2.5", "2.0"),
+    ("directed", "False", "True"),
+    ("reduction", "'mean'", "'sum'"),
+    (
+        "features",
+        repr(sw.Features(sw.Bernoulli(4))),
+        repr(sw.Features(sw.Categorical(4))),
+    ),
+    ("loss", "'set_average'", "'hausdorff'"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +84,7 @@ def test_no_tensor_is_larger_than_a_shard(told: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> None:
     for rank in range(size):
-        target, sets, kinds, presence, mode = told[rank][str(size)]["refusals"]
+        target, sets, kinds, presence, mode, *options = told[rank][str(size)]["refusals"]
         if rank == 1:
             assert target.startswith("target: ")
         else:
@@ -82,6 +95,10 @@ def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> 
         absent = list(range(1, size))
         assert presence == f"presence: all ranks need to give it, or none, but {absent} did not"
         assert mode.startswith("group: all ranks need the same mode of gradients")
+        for (name, first, second), said in zip(OPTIONS, options, strict=True):
+            # Ranks are compared with the first; the second alone has another.
+            same = f"{name}: all ranks need the same, but ranks [1] have another than rank 0; here "
+            assert said == f"{same}it is {second if rank == 1 else first}"
 
 
 @pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
@@ -96,4 +113,4 @@ def test_the_others_are_told_what_a_group_cannot_carry(monkeypatch: pytest.Monke
     monkeypatch.setattr(ring, "meet", lambda group, numbers, device: told.append(numbers))
     with pytest.raises(ValueError, match="input: on cpu, but the group is one of NCCL"):
         sw.set_cross_entropy(torch.ones(2, 3), torch.ones(2, 3), group=dist.ProcessGroup(0, 2))
-    assert told == [[0] * 11]
+    assert told == [[0] * 16]

@@ -248,17 +248,29 @@ def numbers_at_once(rank: int, ranks: int, group: Any) -> int:
 def refusals(rank: int, ranks: int, group: Any) -> list[str]:
     """A mistake of one rank, and ranks that do not fit together: what each is told."""
     ones = torch.ones(2, 3, 4)
-    calls: list[dict[str, Any]] = [
-        {"input": ones, "target": 7 * ones if rank == 1 else ones},
-        {"input": ones[: 1 + rank % 2], "target": ones[: 1 + rank % 2]},
-        {"input": ones.double() if rank == 0 else ones, "target": ones},
-        {"input": ones, "target": ones} | ({"presence": ones[..., 0]} if rank == 0 else {}),
+    fine = {"input": ones, "target": ones}
+    present = fine | {"presence": ones[..., 0]}
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (sw.set_cross_entropy, {"input": ones, "target": 7 * ones if rank == 1 else ones}),
+        (sw.set_cross_entropy, dict.fromkeys(fine, ones[: 1 + rank % 2])),
+        (sw.set_cross_entropy, fine | {"input": ones.double() if rank == 0 else ones}),
+        (sw.set_cross_entropy, present if rank == 0 else fine),
+        (sw.set_cross_entropy, fine),
+        (sw.set_cross_entropy, present | {"presence_weight": 1.0 if rank == 1 else 0.5}),
+        (sw.set_cross_entropy, fine | {"temperature": 2 if rank == 1 else 2.5}),
+        (sw.set_average, fine | {"directed": rank == 1}),
+        (sw.hausdorff, fine | {"reduction": "sum" if rank == 1 else "mean"}),
+        (
+            sw.set_average,
+            fine | {"features": sw.Features(sw.Categorical(4) if rank == 1 else sw.Bernoulli(4))},
+        ),
+        (sw.hausdorff if rank == 1 else sw.set_average, fine),
     ]
     told = []
-    for number, call in enumerate([*calls, calls[0] | {"target": ones}]):
+    for number, (loss, call) in enumerate(calls):
         try:
-            with torch.set_grad_enabled(number < len(calls) or rank == 0):
-                sw.set_cross_entropy(**call, group=group)
+            with torch.set_grad_enabled(number != 4 or rank == 0):
+                loss(**call, group=group)
             told.append("")
         except ValueError as mistake:
             told.append(str(mistake))

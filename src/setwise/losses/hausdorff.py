@@ -67,7 +67,9 @@ def hausdorff(
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
-        shards = sharded.read_shards(group, presence, presence_weight, *given)
+        shards = sharded.read_shards(
+            *(group, presence, presence_weight, *given), loss="hausdorff", directed=directed
+        )
         return sharded.hausdorff(shards, directed, impl, reduction)
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)

@@ -71,7 +71,9 @@ def set_average(
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
-        shards = sharded.read_shards(group, presence, presence_weight, *given)
+        shards = sharded.read_shards(
+            *(group, presence, presence_weight, *given), loss="set_average", directed=directed
+        )
         return sharded.set_average(shards, directed, impl, reduction)
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)

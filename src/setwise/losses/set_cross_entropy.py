@@ -124,7 +124,11 @@ def set_cross_entropy(
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
-        shards = sharded.read_shards(group, presence, presence_weight, *given)
+        shards = sharded.read_shards(
+            *(group, presence, presence_weight, *given),
+            loss="set_cross_entropy",
+            temperature=temperature,
+        )
         return sharded.set_cross_entropy(shards, temperature, impl, reduction, skip_negligible)
     sets = check_call(*given, widen=False)
     exists = read_presence(presence, presence_weight, input, sets)

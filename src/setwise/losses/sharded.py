@@ -10,8 +10,9 @@ where these are, so that none has more in memory than its own elements and those
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -32,14 +33,21 @@ from setwise.losses.presence import Presence, read_presence
 
 # In the order in which processes tell each other what they have.
 _TYPES = (torch.float32, torch.float64)
-# How many numbers a process tells the others; all are 0 if its call was refused.
-_TOLD = 11
+# How many numbers a process tells the others, and where what has to be alike begins in them; all
+# are 0 if its call was refused.
+_TOLD, _ALIKE = 16, 11
 
 
 class Shards:
     """The checked call of one process, and what the others have."""
 
-    def __init__(self, sets: Sets, presence: Presence | None, group: ProcessGroup) -> None:
+    def __init__(
+        self,
+        sets: Sets,
+        presence: Presence | None,
+        alike: Mapping[str, object],
+        group: ProcessGroup,
+    ) -> None:
         B, N, F = sets.logits.shape
         M = sets.target.shape[1]
         kind, graded = _TYPES.index(sets.compute_dtype()), torch.is_grad_enabled()
@@ -48,7 +56,7 @@ class Shards:
             for tensor in (sets.logits, sets.target, None if presence is None else presence.logits)
         ]
         told = [1, N, M, B, F, kind, graded, presence is not None, *wanting]
-        every = _met(group, told, sets.logits.device)
+        every = _met(group, told, alike, sets.logits.device)
         self.sets, self.presence, self.group = sets.widened(), presence, group
         if graded:
             wanted = [any(told[place] for told in every) for place in (8, 9, 10)]
@@ -99,8 +107,12 @@ def read_shards(
     target_valid: Tensor | None,
     weight: Tensor | None,
     reduction: str,
+    **options: object,
 ) -> Shards:
-    """Check a call; where one process finds a mistake, the others learn of it and do not wait."""
+    """Check a call; where one process finds a mistake, the others learn of it and do not wait.
+
+    ``options`` are the name of the loss and the option of its own, which the others need alike.
+    """
     tensors: dict[str, Any] = {"input": input, "target": target, "weight": weight}
     tensors |= {"input_valid": input_valid, "target_valid": target_valid, "presence": presence}
     if group is None:
@@ -123,7 +135,12 @@ def read_shards(
     except Exception:
         ring.meet(group, [0] * _TOLD, getattr(input, "device", torch.device("cpu")))
         raise
-    return Shards(sets, exists, group)
+    alike = options | {
+        "features": sets.features,
+        "reduction": reduction,
+        "presence_weight": None if exists is None else exists.weight,
+    }
+    return Shards(sets, exists, alike, group)
 
 
 def _group_of(input: Any) -> ProcessGroup:
@@ -307,9 +324,11 @@ def _taking_part(tensor: Tensor, needed: bool) -> Tensor:
     return tensor.detach().requires_grad_()
 
 
-def _met(group: ProcessGroup, told: list[int], device: torch.device) -> list[list[int]]:
+def _met(
+    group: ProcessGroup, told: list[int], alike: Mapping[str, object], device: torch.device
+) -> list[list[int]]:
     """What all processes tell; a ValueError on each of them if they cannot go on together."""
-    every = ring.meet(group, told, device)
+    every = ring.meet(group, [*told, *map(_digest, alike.values())], device)
     failed = [rank for rank, (fine, *_) in enumerate(every) if not fine]
     if failed:
         raise ValueError(f"group: the call of rank {failed[0]} was refused there")
@@ -320,4 +339,18 @@ def _met(group: ProcessGroup, told: list[int], device: torch.device) -> list[lis
     if len({numbers[7] for numbers in every}) > 1:
         ranks = [rank for rank, numbers in enumerate(every) if not numbers[7]]
         raise ValueError(f"presence: all ranks need to give it, or none, but {ranks} did not")
+    for place, (name, value) in enumerate(alike.items(), start=_ALIKE):
+        others = [rank for rank, numbers in enumerate(every) if numbers[place] != every[0][place]]
+        if others:
+            raise ValueError(
+                f"{name}: all ranks need the same, but ranks {others} have another than rank "
+                f"0; here it is {value!r}"
+            )
     return every
+
+
+def _digest(value: object) -> int:
+    """A number that is another for another value. Tensors are learned, and may differ a little."""
+    if isinstance(value, Tensor):
+        value = Tensor
+    return int.from_bytes(hashlib.sha256(repr(value).encode()).digest()[:7])
