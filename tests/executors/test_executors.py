@@ -139,6 +139,25 @@ def test_gpus_are_those_of_the_executor(
     assert "no room for 0.25 of a GPU, cuda" in said
 
 
+def test_options_that_would_say_nothing_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setitem(EXECUTORS._entries, "queue", Queue)
+    monkeypatch.chdir(tmp_path)
+    train = ["reproduce", "table1", "--gpus", "0.5"]
+    for command, said in (
+        (train, "--gpus: trainings share the GPUs of a cluster, but one has this machine to"),
+        ([*train, "--on", "queue"], "--gpus: the trainings take no GPU, for the device is cpu"),
+        (["data", "blocksworld", "--workers", "2", "--on", "queue"], "--workers: so many process"),
+        (["data", "scenes", "--workers", "2", "--on", "queue"], "--workers: so many processes of"),
+    ):
+        assert cli.main(command) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(said)
+        assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_ensembles_are_cut_in_the_same_places_when_some_are_done() -> None:
     configs = [puzzle_config("4", loss, seed) for loss in ("H", "SH") for seed in range(5)]
     parts = ensembles(configs, 3)

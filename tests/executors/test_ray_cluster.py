@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hard_work import dies, fails, stops
+from hard_work import dies, fails, stops, waits
 from pictured_scenes import STATES, TINY
 from repository import ROOT
 from setwise import cli
@@ -30,7 +31,11 @@ ray = pytest.importorskip("ray")
 
 # Slow: the processes of a cluster start, and each worker imports PyTorch. The first tier sees the
 # same work done here (test_executors.py), and addresses that do not answer.
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Ray does not close the logs of the server for those outside.
+    pytest.mark.filterwarnings("ignore:unclosed file .*ray_client_server:ResourceWarning"),
+]
 
 OWN = ROOT / "tests" / "extension" / "own_experiment.py"
 # Long enough to be in the middle when the first evaluation is heard of.
@@ -46,9 +51,17 @@ def cluster() -> Iterator[Any]:
     quick["worker_niceness"] = 0
     os.environ["RAY_CLIENT_RECONNECT_GRACE_PERIOD"] = "0"
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
-    found = Cluster(initialize_head=True, head_node_args=head)
+    # The server for those outside forks while gRPC is at work; see docs/scaling.md.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # There is no GPU: Ray takes our word for it, and hands out shares all the same.
+    head = {"num_cpus": 1, "num_gpus": 1, "include_dashboard": False, "_system_config": quick}
+    found: Any = Cluster(
+        initialize_head=True, head_node_args=head | {"ray_client_server_port": port}
+    )
     os.environ["RAY_ADDRESS"] = found.address
+    found.outside = f"ray://127.0.0.1:{port}"
     yield found
     del os.environ["RAY_ADDRESS"]
     found.shutdown()
@@ -173,14 +186,15 @@ def test_without_shared_folders_it_begins_anew(
 
 
 def test_a_driver_is_killed_and_the_same_command_goes_on(
-    second: Any, executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, second: Any, executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an experiment of a user's own, whose file no worker has."""
+    """From outside of the cluster, and with an experiment whose file no worker has."""
     monkeypatch.chdir(tmp_path)
+    program = [sys.executable, "-m", "setwise.cli"]
     command = ["train", str(OWN), "--together", "1", "--save-every", "0", "--device", "cpu"]
     command += ["--losses", "H"]
     driver = subprocess.Popen(
-        [sys.executable, "-m", "setwise.cli", *command, "--on", "ray"],
+        [*program, *command, "--on", "ray"],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -191,7 +205,9 @@ def test_a_driver_is_killed_and_the_same_command_goes_on(
     driver.stderr.close()
     driver.wait()
     assert len(records.read(Path("results/bags.jsonl"))) < 2
-    assert cli.main([*command, "--on", "ray"]) == 0
+    again = [*program, *command, "--on", cluster.outside]
+    went_on = subprocess.run(again, capture_output=True, text=True)
+    assert went_on.returncode == 0, went_on.stderr
     assert cli.main([*command, "--results", "local"]) == 0
     ours, others = (
         {record["run"]: record for record in records.read(Path(folder) / "bags.jsonl")}
@@ -235,7 +251,7 @@ def test_pictures_are_the_same(second: Any, executor: Any, tmp_path: Path) -> No
             Work("hard work", stops, modules=("hard_work",)),
             "^hard work: lost 1 times, last because it stopped on ",
         ),
-        (Work("hard work", fails, gpus=1), "needs 1 cores and 1 GPUs of one machine"),
+        (Work("hard work", fails, gpus=2), "needs 1 cores and 2 GPUs of one machine"),
     ],
     ids=["fails", "dies", "stops", "too large"],
 )
@@ -245,3 +261,55 @@ def test_what_cannot_be_done_is_told(
     monkeypatch.setattr("setwise.executors.ray_cluster._AGAIN", 0)
     with pytest.raises(ExecutorError, match=message):
         list(executor.run([work], told=lambda work, item: None, stop=lambda: False))
+
+
+def test_shares_of_a_gpu_add_up_to_no_more_than_it(executor: Any, tmp_path: Path) -> None:
+    """Two halves work side by side, the third waits for one of them."""
+    mark = tmp_path / "enough"
+    begun: list[str] = []
+
+    def told(work: Work, item: str) -> None:
+        begun.append(work.name)
+
+    looks = 0
+
+    def stop() -> bool:
+        """Asked twice a second; some looks after the second has begun, all may end."""
+        nonlocal looks
+        looks += len(begun) > 1
+        if looks == 4:
+            mark.touch()
+        return False
+
+    works = [
+        Work(name, waits, (mark,), cores=0, gpus=0.5, modules=("hard_work",))
+        for name in ("one", "two", "three")
+    ]
+    ended = dict(executor.run(works, told=told, stop=stop))
+    assert sorted(begun) == ["one", "three", "two"]
+    first, second, third = sorted(ended[work] for work in works)
+    assert second[0] < first[1]
+    assert third[0] > min(first[1], second[1])
+    assert [gpus for _, _, gpus in (first, second, third)] == ["0"] * 3
+
+
+def test_a_connection_that_is_aborted_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from setwise.executors import ray_cluster
+
+    tried: list[str] = []
+
+    def init(address: str, **options: Any) -> None:
+        tried.append(address)
+        if len(tried) < needed:
+            raise ConnectionAbortedError("Starting Ray client server failed")
+
+    monkeypatch.setattr(ray_cluster.ray, "init", init)
+    monkeypatch.setattr(ray_cluster.ray, "shutdown", lambda: tried.append("shutdown"))
+    needed = 3
+    ray_cluster._connect("ray://host:1")
+    assert tried == ["ray://host:1", "shutdown", "ray://host:1"]
+    tried.clear()
+    needed = 100
+    with pytest.raises(ExecutorError, match=r"no connection .*: Starting Ray client server failed"):
+        ray_cluster._connect("ray://host:1")
+    assert tried == ["ray://host:1", "shutdown"] * 3

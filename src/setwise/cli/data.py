@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from setwise.cli.executors import add_on, executor_of
+from setwise.cli.executors import add_on, executor_of, require_processes_here
 from setwise.cli.interrupt import INTERRUPTED
 from setwise.cli.options import positive_whole, require_file, require_place, whole
 from setwise.cli.pictures import draw_archive, settings_of, shown, told
@@ -77,7 +77,7 @@ def _add_drawing(parser: argparse.ArgumentParser, folder: str) -> None:
     )
     add("--blender", type=Path, metavar="PATH", help="the program, if it is not on the PATH")
     add("--samples", type=int, default=32, help="rays for each pixel; default: 32")
-    add("--workers", type=int, help="processes that draw; default: one for each core")
+    add("--workers", type=int, help="processes here that draw; default: one for each core")
     add_on(parser)
     add("--output", type=Path, metavar="DIR", help=f"default: runs/{folder}")
 
@@ -106,6 +106,7 @@ def _blocksworld(options: argparse.Namespace) -> int:
         settings = settings_of(options)
     try:
         with executor_of(options) as executor:
+            require_processes_here(executor, options.workers)
             path, archive = draw_archive(
                 settings,
                 options.states,
@@ -143,6 +144,7 @@ def _scenes(options: argparse.Namespace) -> int:
             shown(Console(stderr=True)) as progress,
             told(),
         ):
+            require_processes_here(executor, options.workers)
             path, archive = draw_scenes(
                 data.render_settings(),
                 pictures,

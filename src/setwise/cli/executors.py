@@ -36,8 +36,34 @@ def executor_of(options: argparse.Namespace) -> Iterator[Executor]:
             raise CommandError(str(error)) from error
 
 
-def device_on(executor: Executor, name: str) -> str:
-    """``cpu`` or ``cuda``; ``auto`` takes a GPU if there is one where the work is done."""
+def device_on(executor: Executor, name: str, gpus: float | None) -> str:
+    """``cpu`` or ``cuda``; ``auto`` takes a GPU if there is one where the work is done.
+
+    ``gpus`` is the share of one that was asked for, which is refused where it says nothing.
+    """
+    if gpus is not None and not executor.spreads:
+        raise CommandError(
+            f"--gpus: trainings share the GPUs of a cluster, but one has {executor} to itself; "
+            f"take --on ray, or leave it out"
+        )
+    device = _device_on(executor, name)
+    if gpus is not None and device == "cpu":
+        raise CommandError(
+            f"--gpus: the trainings take no GPU, for the device is cpu ({executor}); leave it out"
+        )
+    return device
+
+
+def require_processes_here(executor: Executor, workers: int | None) -> None:
+    """Refuse a number of processes of this machine where the work is done elsewhere."""
+    if workers is not None and executor.spreads:
+        raise CommandError(
+            f"--workers: so many processes of this machine, but the work is done elsewhere "
+            f"({executor}); leave it out, or take --on local"
+        )
+
+
+def _device_on(executor: Executor, name: str) -> str:
     if not executor.spreads:
         return device_named(name)
     if name == "cuda" and not executor.gpus:

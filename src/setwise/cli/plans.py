@@ -236,7 +236,7 @@ def trained(
             networks.sheet,
             missing,
             beside,
-            device_on(executor, options.device),
+            device_on(executor, options.device, options.gpus),
             console,
             executor,
             keep=training.every_network,

@@ -72,7 +72,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--gpus",
         type=share,
-        default=1.0,
         metavar="SHARE",
         help="of a GPU for each training on a cluster; default: 1",
     )
@@ -170,7 +169,7 @@ def _train_on(
 ) -> int:
     from rich.console import Console
 
-    device = device_on(executor, options.device)
+    device = device_on(executor, options.device, options.gpus)
     if options.cost and executor.spreads:
         raise CommandError("--cost: times a network on this machine; take --on local")
     logs = _logs(options.tensorboard)
@@ -250,7 +249,7 @@ def train_missing(
                     threads=options.threads,
                     executor=executor,
                     together=together,
-                    gpus=options.gpus,
+                    gpus=options.gpus or 1.0,
                 )
         except (StoppedError, KeyboardInterrupt) as how:
             saved = isinstance(how, StoppedError)

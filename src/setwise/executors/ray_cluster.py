@@ -41,9 +41,11 @@ from setwise.outside import one_line
 
 _POLL = 0.5  # seconds between two looks at what was told, and at whether to stop
 _AGAIN = 5  # times that a piece of work may be lost
+_CONNECTIONS = 3  # to be tried
 _LOST = (
     *(WorkerCrashedError, NodeDiedError, LocalRayletDiedError, ObjectLostError, OutOfMemoryError),
 )
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 # How a task ends, with its result, or a text that says why there is none.
 _RESULT, _STOPPED, _FAILED = "result", "stopped", "failed"
 
@@ -289,19 +291,35 @@ def _perform(content: bytes, number: int, reports: Any) -> tuple[str, Any]:
 
 def _connect(place: str) -> None:
     """To the cluster that is meant; an `ExecutorError` says what is wrong."""
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     named = place if place != "ray" else os.environ.get("RAY_ADDRESS")
     with _own_signals(), warnings.catch_warnings(action="ignore"):
         try:
             try:
-                ray.init(named or "auto", **quiet)
+                _reach(named or "auto")
             except ConnectionError:
                 if named:
                     raise
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-                ray.init("local", include_dashboard=False, **quiet)
+                ray.init("local", include_dashboard=False, **_QUIET)
         except (RayError, ConnectionError, RuntimeError, ValueError) as error:
             raise ExecutorError(f"no connection to a Ray cluster: {one_line(error)}") from error
+
+
+def _reach(address: str) -> None:
+    """A cluster that is there; what a server for those outside aborts is tried again.
+
+    It forks a process for each of them while gRPC is at work in other threads, and every now and
+    then that process dies at once (https://github.com/ray-project/ray/issues/63202).
+    """
+    for left in reversed(range(_CONNECTIONS)):
+        try:
+            ray.init(address, **_QUIET)
+        except ConnectionAbortedError:
+            ray.shutdown()  # what is left of the connection
+            if not left:
+                raise
+        else:
+            return
 
 
 @contextlib.contextmanager
