@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -38,42 +37,43 @@ pytestmark = [
 ]
 
 OWN = ROOT / "tests" / "extension" / "own_experiment.py"
+# A node with a core, without the processes that look after logs and the size of a cluster.
+BARE: dict[str, Any] = {"num_cpus": 1, "include_log_monitor": False, "no_monitor": True}
 # Long enough to be in the middle when the first evaluation is heard of.
 CONFIGS = [puzzle_config(seed=seed, epochs=30, evaluations=10) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
+    """A head that serves those outside, too; it has a core, and a GPU that Ray believes in."""
     from ray.cluster_utils import Cluster
 
     # A node that was killed is missed after five seconds; workers are not the last to be served.
     quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 10}
     quick["worker_niceness"] = 0
-    os.environ["RAY_CLIENT_RECONNECT_GRACE_PERIOD"] = "0"
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # The server for those outside forks while gRPC is at work; see docs/scaling.md.
-    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    head = BARE | {"num_gpus": 1, "include_dashboard": False, "_system_config": quick}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    # There is no GPU: Ray takes our word for it, and hands out shares all the same.
-    head = {"num_cpus": 1, "num_gpus": 1, "include_dashboard": False, "_system_config": quick}
-    found: Any = Cluster(
-        initialize_head=True, head_node_args=head | {"ray_client_server_port": port}
-    )
-    os.environ["RAY_ADDRESS"] = found.address
-    found.outside = f"ray://127.0.0.1:{port}"
-    yield found
-    del os.environ["RAY_ADDRESS"]
-    found.shutdown()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "0")
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # The server for those outside forks while gRPC is at work; see docs/scaling.md.
+        environment.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")
+        found: Any = Cluster(
+            initialize_head=True, head_node_args=head | {"ray_client_server_port": port}
+        )
+        environment.setenv("RAY_ADDRESS", found.address)
+        found.outside = f"ray://127.0.0.1:{port}"
+        yield found
+        found.shutdown()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def second(cluster: Any) -> Any:
-    """A second node, a fresh one where the last was killed."""
-    if len(cluster.list_all_nodes()) < 2:
-        cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
-    return cluster.list_all_nodes()[1]
+    """A second node, until `test_what_is_lost_goes_on_from_its_checkpoint` kills it."""
+    found = cluster.add_node(**BARE)
+    cluster.wait_for_nodes()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -115,29 +115,6 @@ def workers() -> list[psutil.Process]:
         if words[0].startswith("ray::tiny: training"):
             found.append(process)
     return found
-
-
-def test_what_is_lost_goes_on_from_its_checkpoint(
-    cluster: Any, second: Any, executor: Any, locally: Any, tmp_path: Path
-) -> None:
-    told: dict[str, list[int]] = {}
-
-    def watch(configs: list[Config], progress: TrainingProgress) -> None:
-        known = len(told)
-        told.setdefault(configs[0].identity, []).append(progress.epoch)
-        if known < len(told) == 2:  # one on each node, in the middle
-            workers()[0].kill()
-        if known < len(told) == 3:
-            cluster.remove_node(second, allow_graceful=False)
-
-    runs = tmp_path / "runs"
-    options: Any = {"executor": executor, "together": 1, "save_every": 0, "watch": watch}
-    assert train(CONFIGS, "cpu", tmp_path, runs, **options) == 3
-    assert_same(recorded(tmp_path), locally)
-    for epochs in told.values():
-        assert epochs == sorted(epochs)  # none began again
-    assert not [path for path in runs.rglob("*") if path.is_file()]
-    assert not list(tmp_path.glob(".*"))
 
 
 def test_stopped_it_keeps_what_is_finished_and_goes_on(
@@ -237,6 +214,29 @@ def test_pictures_are_the_same(second: Any, executor: Any, tmp_path: Path) -> No
     )
     assert here == there
     assert len(here) == 2 * len(STATES) + 1
+
+
+def test_what_is_lost_goes_on_from_its_checkpoint(
+    cluster: Any, second: Any, executor: Any, locally: Any, tmp_path: Path
+) -> None:
+    told: dict[str, list[int]] = {}
+
+    def watch(configs: list[Config], progress: TrainingProgress) -> None:
+        known = len(told)
+        told.setdefault(configs[0].identity, []).append(progress.epoch)
+        if known < len(told) == 2:  # one on each node, in the middle
+            workers()[0].kill()
+        if known < len(told) == 3:
+            cluster.remove_node(second, allow_graceful=False)
+
+    runs = tmp_path / "runs"
+    options: Any = {"executor": executor, "together": 1, "save_every": 0, "watch": watch}
+    assert train(CONFIGS, "cpu", tmp_path, runs, **options) == 3
+    assert_same(recorded(tmp_path), locally)
+    for epochs in told.values():
+        assert epochs == sorted(epochs)  # none began again
+    assert not [path for path in runs.rglob("*") if path.is_file()]
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize(
