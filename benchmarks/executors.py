@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from setwise.environment import describe
+from setwise.environment import current_commit, describe
 from setwise.executors import Executor, LocalExecutor, Work
 from setwise.experiments import records
 from setwise.experiments.recipes import EXPERIMENTS
@@ -93,7 +93,10 @@ def main() -> None:
     parser.add_argument(
         "--epochs", type=int, help="fewer where it is slow; default: those of the preset"
     )
+    parser.add_argument("--commit", default=current_commit(), help="default: asked of git")
     options = parser.parse_args()
+    if options.commit is None:
+        parser.error("--commit: git knows none of this code; name the one that is measured")
     context = multiprocessing.get_context("spawn")
     with (
         tempfile.TemporaryDirectory() as place,
@@ -118,7 +121,7 @@ def main() -> None:
         "overhead": measured["ray"]["seconds"] / measured["local"]["seconds"] - 1,
         "same_records": _comparable(runs["local"]) == _comparable(runs["ray"]),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": describe(torch.device("cpu"), threads=1),
+        "environment": describe(torch.device("cpu"), options.commit, threads=1),
     }
     atomic_write_text(options.output, json.dumps(content, indent=1) + "\n")
     print(json.dumps(content, indent=1))

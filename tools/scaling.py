@@ -28,10 +28,10 @@ def cluster(record: dict[str, Any]) -> str:
         f"The {record['runs']} networks of {record['experiment']}, {record['together']} at a time "
         f"for {record['epochs']} epochs, took {number(local['seconds'])} s in one process and "
         f"{number(ray['seconds'])} s as {len(ray['trainings'])} tasks on a cluster of one core, "
-        f"both at the same time on a machine that was busy with other things as well: {compared}, "
-        f"for tasks of {number(fmean(ray['trainings']))} s on average. Their records are {same}. A "
-        f"task that does nothing takes {number(1000 * ray['piece_seconds'])} ms, and Ray and its "
-        f"first worker {number(ray['start_seconds'])} s to start."
+        f"both at the same time, so that the rest of the machine took as much from either: "
+        f"{compared}, for tasks of {number(fmean(ray['trainings']))} s on average. Their records "
+        f"are {same}. A task that does nothing takes {number(1000 * ray['piece_seconds'])} ms, "
+        f"and Ray and its first worker {number(ray['start_seconds'])} s to start."
     )
 
 

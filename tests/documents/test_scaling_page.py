@@ -15,5 +15,6 @@ def test_the_page_is_what_the_records_say() -> None:
 def test_other_records_say_something_else() -> None:
     record = json.loads(scaling.EXECUTORS.read_text())
     slower = record | {"overhead": 0.25, "same_records": False}
-    assert "25.0% more" in scaling.cluster(slower)
-    assert "Their records are not the same" in scaling.cluster(slower)
+    said = " ".join(scaling.cluster(slower).split())  # wherever lines end
+    assert "25.0% more" in said
+    assert "Their records are not the same" in said
