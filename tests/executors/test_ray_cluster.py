@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -108,12 +109,12 @@ def assert_same(ours: dict[str, records.Record], others: dict[str, records.Recor
 
 
 def workers() -> list[psutil.Process]:
-    """Processes that train, which Ray names by their work."""
+    """Processes of this cluster that train, which Ray names by their work."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or [""]
-        if words[0].startswith("ray::tiny: training"):
-            found.append(process)
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "".join(process.cmdline()[:1]).startswith("ray::tiny: training"):
+                found.append(process)
     return found
 
 
@@ -162,39 +163,6 @@ def test_without_shared_folders_it_begins_anew(
     assert not network.training
 
 
-def test_a_driver_is_killed_and_the_same_command_goes_on(
-    cluster: Any, second: Any, executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From outside of the cluster, and with an experiment whose file no worker has."""
-    monkeypatch.chdir(tmp_path)
-    program = [sys.executable, "-m", "setwise.cli"]
-    command = ["train", str(OWN), "--together", "1", "--save-every", "0", "--device", "cpu"]
-    command += ["--losses", "H"]
-    driver = subprocess.Popen(
-        [*program, *command, "--on", "ray"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert driver.stderr is not None
-    while "epoch" not in (line := driver.stderr.readline()):
-        assert line, "the driver ended"
-    driver.kill()
-    driver.stderr.close()
-    driver.wait()
-    assert len(records.read(Path("results/bags.jsonl"))) < 2
-    again = [*program, *command, "--on", cluster.outside]
-    went_on = subprocess.run(again, capture_output=True, text=True)
-    assert went_on.returncode == 0, went_on.stderr
-    assert cli.main([*command, "--results", "local"]) == 0
-    ours, others = (
-        {record["run"]: record for record in records.read(Path(folder) / "bags.jsonl")}
-        for folder in ("results", "local")
-    )
-    assert len(records.read(Path("results/bags.jsonl"))) == 2
-    assert_same(ours, others)
-    assert not list(Path("runs").rglob("*.ckpt"))
-
-
 def test_pictures_are_the_same(second: Any, executor: Any, tmp_path: Path) -> None:
     settings = replace(TINY, renderer="sketch")
     seen: list[tuple[int, int]] = []
@@ -219,6 +187,7 @@ def test_pictures_are_the_same(second: Any, executor: Any, tmp_path: Path) -> No
 def test_what_is_lost_goes_on_from_its_checkpoint(
     cluster: Any, second: Any, executor: Any, locally: Any, tmp_path: Path
 ) -> None:
+    """After which there is one node."""
     told: dict[str, list[int]] = {}
 
     def watch(configs: list[Config], progress: TrainingProgress) -> None:
@@ -244,16 +213,16 @@ def test_what_is_lost_goes_on_from_its_checkpoint(
     [
         (Work("hard work", fails, modules=("hard_work",)), r"^hard work: on .*: no such thing$"),
         (
-            Work("hard work", dies, modules=("hard_work",)),
-            "^hard work: lost 1 times, last because ",
-        ),
-        (
             Work("hard work", stops, modules=("hard_work",)),
             "^hard work: lost 1 times, last because it stopped on ",
         ),
         (Work("hard work", fails, gpus=2), "needs 1 cores and 2 GPUs of one machine"),
+        (
+            Work("hard work", dies, modules=("hard_work",)),
+            "^hard work: lost 1 times, last because ",
+        ),
     ],
-    ids=["fails", "dies", "stops", "too large"],
+    ids=["fails", "stops", "too large", "dies"],
 )
 def test_what_cannot_be_done_is_told(
     work: Work, message: str, executor: Any, monkeypatch: pytest.MonkeyPatch
@@ -291,6 +260,42 @@ def test_shares_of_a_gpu_add_up_to_no_more_than_it(executor: Any, tmp_path: Path
     assert second[0] < first[1]
     assert third[0] > min(first[1], second[1])
     assert [gpus for _, _, gpus in (first, second, third)] == ["0"] * 3
+
+
+def test_a_driver_is_killed_and_the_same_command_goes_on(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From outside of the cluster, and with an experiment whose file no worker has.
+
+    One node is enough, the one that is left by now: every command starts workers of its own.
+    """
+    monkeypatch.chdir(tmp_path)
+    program = [sys.executable, "-m", "setwise.cli"]
+    command = ["train", str(OWN), "--together", "1", "--save-every", "0", "--device", "cpu"]
+    command += ["--losses", "H"]
+    driver = subprocess.Popen(
+        [*program, *command, "--on", "ray"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stderr is not None
+    while "epoch" not in (line := driver.stderr.readline()):
+        assert line, "the driver ended"
+    driver.kill()
+    driver.stderr.close()
+    driver.wait()
+    assert len(records.read(Path("results/bags.jsonl"))) < 2
+    again = [*program, *command, "--on", cluster.outside]
+    went_on = subprocess.run(again, capture_output=True, text=True)
+    assert went_on.returncode == 0, went_on.stderr
+    assert cli.main([*command, "--results", "local"]) == 0
+    ours, others = (
+        {record["run"]: record for record in records.read(Path(folder) / "bags.jsonl")}
+        for folder in ("results", "local")
+    )
+    assert len(records.read(Path("results/bags.jsonl"))) == 2
+    assert_same(ours, others)
+    assert not list(Path("runs").rglob("*.ckpt"))
 
 
 def test_a_connection_that_is_aborted_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
