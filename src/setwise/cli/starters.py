@@ -35,7 +35,7 @@ def puzzle(options: argparse.Namespace) -> LearnedSpace:
     )
     how = {
         **{"seeds": [0], "save_every": 300.0, "threads": 1, "commit": None, "keep": None},
-        **{"device": "cpu", "on": "local", "together": None, "gpus": 1.0},
+        **{"device": "cpu", "on": "local", "together": None, "gpus": None},
     }
     as_there = argparse.Namespace(**(vars(options) | how))
     [(path, _)] = trained(table5.QUICK_NETWORKS, [SH], as_there)
