@@ -128,6 +128,22 @@ def matmul(left: Array, right: Array) -> Array:
         return torch.bmm(one, other.contiguous()).numpy()
 
 
+def best_rows(scores: Array) -> tuple[Numbers, Array]:
+    """Of each column of [S, T, N] the first row with its largest number, and that: [S, N]."""
+    S, T, N = scores.shape
+    if scores.size < MANY:
+        where: Numbers = scores.argmax(axis=1)
+        columns = np.arange(0, S * T * N, T * N)[:, None] + np.arange(N)
+        return where, scores.take(where * N + columns)
+    # NumPy finds the largest at once, but transposes everything to tell where they are.
+    largest = scores.max(axis=1)
+    rows, columns = np.divmod(np.flatnonzero(scores == largest[:, None]), N)
+    sets, rows = np.divmod(rows, T)
+    where = np.empty((S, N), dtype=np.int64)
+    where[sets[::-1], columns[::-1]] = rows[::-1]  # the first is written last
+    return where, largest
+
+
 def add_rows(sums: Array, numbers: Numbers, rows: Array) -> None:
     """``sums[numbers[k]] += rows[k]`` for each k, in their order."""
     torch.from_numpy(sums).index_add_(0, torch.from_numpy(numbers), torch.from_numpy(rows))

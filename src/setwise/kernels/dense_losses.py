@@ -257,9 +257,8 @@ def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Array, Numbers | 
         # Outputs that are barred find no target, and count nothing.
         if base is not None:
             scores += base[b, i, None]
-        where = scores.argmax(axis=1)
-        rows = np.arange(0, S * T * N, T * N)[:, None] + np.arange(N)
-        cost = -scores.take(where * N + rows)
+        where, largest = arrays.best_rows(scores)
+        cost = -largest
         if i.start == 0:
             targets[b], back[b] = where, cost
         else:
