@@ -11,6 +11,7 @@ becomes the gradient, and ``total_j = sum_i g_ij``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class Block(ABC):
     base: Array | None = None  # [B, M]
     # The largest term that may cancel in a score; 0 if none grows with distance.
     reach: float = 0.0
+    #: Whether the gradient depends on ``total``.
+    uses_total: ClassVar[bool] = True
 
     @abstractmethod
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
@@ -64,6 +67,8 @@ class _Bits(Block):
 
 class _Choice(Block):
     """One of several classes: ``H = -x . log softmax(z)``."""
+
+    uses_total = False
 
     def __init__(self, x: Array, z: Array, weight: float) -> None:
         self.x, self.weight = x, weight
@@ -169,6 +174,11 @@ class Elements:
         self.base = _added([block.base for block in self.blocks])
         # A reach that is no number is too far.
         self.reach = sum(block.reach for block in self.blocks)
+
+    @property
+    def uses_total(self) -> bool:
+        """See `Block.uses_total`."""
+        return any(block.uses_total for block in self.blocks)
 
     @property
     def largest_term(self) -> float:

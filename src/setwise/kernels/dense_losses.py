@@ -192,13 +192,18 @@ def _pulls_of_few(
     pull_back: Array | None,
 ) -> _Pulls:
     """Those of `_pulls_of_many`, by a matrix of all pairs: fewer steps than to add up rows."""
-    (B, N, _), M = elements.keys.shape, elements.queries.shape[1]
-    matrix = np.zeros((B, N, M), dtype=elements.keys.dtype)
-    pairs, sets = matrix.reshape(-1), np.arange(0, B * N * M, N * M)[:, None]
-    pairs[outputs * M + (sets + np.arange(M))] = pull
+    (B, N, _), M, dtype = elements.keys.shape, elements.queries.shape[1], elements.keys.dtype
+    matrix = np.zeros((B, M, N), dtype=dtype)
+    pairs = matrix.reshape(-1)
+    pairs[outputs + np.arange(0, B * M * N, N).reshape(B, M)] = pull
     if targets is not None and pull_back is not None:
-        pairs[targets + (sets + np.arange(0, N * M, M))] += pull_back
-    return arrays.matmul(matrix, elements.queries), arrays.total(matrix, axis=2, keepdims=True)
+        rows = np.arange(0, B * M * N, M * N)[:, None] + np.arange(N)
+        pairs[targets * N + rows] += pull_back
+    matrix = matrix.swapaxes(1, 2)
+    pulled = arrays.matmul(matrix, elements.queries)
+    if elements.uses_total:
+        return pulled, arrays.total(matrix, axis=2, keepdims=True)
+    return pulled, np.zeros((B, N, 1), dtype=dtype)
 
 
 def _pulls_of_many(
@@ -306,7 +311,9 @@ def _worst(call: Call, costs: Array, back: Array | None) -> _Reduced:
 
 def _shared(costs: Array, largest: Array, weight: Array | None) -> Array:
     hits = costs == largest
-    slopes = hits / np.maximum(hits.sum(axis=-1, keepdims=True, dtype=costs.dtype), 1)
+    slopes = hits.astype(costs.dtype)
+    if np.count_nonzero(hits) > len(hits):
+        slopes /= np.maximum(slopes.sum(axis=-1, keepdims=True), 1)
     return slopes if weight is None else (slopes * weight).astype(costs.dtype, copy=False)
 
 
