@@ -13,6 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+# From so many values on, NumPy finds the extremes of an array faster, in half the time.
+MANY = 2**15
+_OF_NUMPY = (torch.float32, torch.float64)
+
 
 def are_readable(tensor: Tensor) -> bool:
     """Whether the values of a tensor can be looked at for free."""
@@ -29,7 +33,7 @@ def require(name: str, values: Tensor, low: float, high: float, what: str) -> No
     """Raise unless every value is finite and in [low, high]; ``what`` says what was expected."""
     if values.numel() == 0 or not are_readable(values):
         return
-    least, most = (v.item() for v in values.detach().aminmax())  # both NaN if any value is
+    least, most = _extremes(values.detach())
     if not (math.isfinite(least) and math.isfinite(most) and least >= low and most <= high):
         raise ValueError(f"{name}: {what}, found values from {least} to {most}")
 
@@ -42,3 +46,12 @@ def require_finite(name: str, values: Tensor) -> None:
     # hold, for large terms may overflow, so only then is every value looked at.
     if not math.isfinite(values.detach().sum().item()):
         require(name, values, -math.inf, math.inf, "must be finite")
+
+
+def _extremes(values: Tensor) -> tuple[float, float]:
+    """The least and the greatest; both NaN if any value is."""
+    if values.numel() > MANY and values.device.type == "cpu" and values.dtype in _OF_NUMPY:
+        array = values.numpy(force=True)
+        return array.min().item(), array.max().item()
+    least, most = values.aminmax()
+    return least.item(), most.item()

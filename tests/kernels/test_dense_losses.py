@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
-from far_points import FAR, FEATURES, PAIRWISE
+from far_points import FAR, FEATURES, PAIRWISE, dense_costs
 from far_points import judge as judge_far
 from fused_cases import ELEMENTS, LOSSES, judge
 from setwise.kernels import arrays, dense_losses, dispatch
@@ -48,6 +48,7 @@ def test_tiles_and_large_arrays(loss: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(arrays, "MANY", 1)
     monkeypatch.setattr(arrays, "MANY_POWERS", 1)
     monkeypatch.setattr(arrays, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     for element in ("boxes", "categorical as Bernoulli"):
         judge(ELEMENTS[element], loss, 7, 5, impl="auto", masked=True)
         with monkeypatch.context() as patch:
@@ -80,6 +81,50 @@ def test_how_far_apart_points_may_be(served: list[str]) -> None:
         )
         assert len(served) == modes
         assert found.item() == pytest.approx(exact.item(), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.slow  # beside test_far_points, of shapes that are rare
+@pytest.mark.parametrize("loss", [loss for loss in PAIRWISE if loss != "set, cold"])
+def test_costs_as_large_as_their_terms(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all are far from each other, float32 loses no more than of differences."""
+    types: list[str] = []
+    computed = dense_losses.computed
+
+    def noted(call: Any, elements: Any, *rest: Any) -> Any:
+        types.append(str(elements.keys.dtype))
+        return computed(call, elements, *rest)
+
+    monkeypatch.setattr(dense_losses, "computed", noted)
+    function, options, of_costs = PAIRWISE[loss]
+    features, generator = sw.Features(sw.Gaussian(400)), torch.Generator().manual_seed(0)
+    x = torch.randn(2, 30, 400, generator=generator) * 1.2
+    for apart, kind in ((1.0, "float32"), (0.2, "float64")):
+        z = x[:, :20] * (1 - apart) + torch.randn(2, 20, 400, generator=generator) * apart
+        found = []
+        for exactly in (None, torch.float32, torch.float64):
+            leaf = z.to(exactly or torch.float32).requires_grad_()
+            if exactly is None:
+                value = function(leaf, x, features, reduction="none", **options)
+            else:
+                pairs = zip(leaf, x.to(exactly), strict=True)
+                value = torch.stack([of_costs(dense_costs(features, *pair)) for pair in pairs])
+            (gradient,) = torch.autograd.grad(value.sum(), leaf)
+            found.append((value.detach().double(), gradient.double()))
+        assert types.pop() == kind
+        for ours, dense, exact in zip(*found, strict=True):
+            errors = [(t - exact).abs().max() / exact.abs().max() for t in (ours, dense)]
+            assert errors[0] <= errors[1] + 1e-5
+
+
+@pytest.mark.slow  # test_agreement is of the same costs, where less cancels
+@pytest.mark.parametrize("directed", [True, False])
+def test_costs_are_not_read_off_scores_that_cancel(directed: bool) -> None:
+    x = torch.randint(2, (3, 4, 100), generator=torch.Generator().manual_seed(0)).float()
+    z = 1000 * (2 * x - 1)
+    z[..., 0] *= -1e-3  # the one wrong feature, by 1 of terms that add up to some 50,000
+    for loss in (sw.set_average, sw.hausdorff):
+        found, exact = (loss(z.to(t), x.to(t), directed=directed) for t in (z.dtype, torch.double))
+        assert found.item() == pytest.approx(exact.item(), rel=1e-6)
 
 
 def test_what_is_left_to_the_general_way(served: list[str]) -> None:

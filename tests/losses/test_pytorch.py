@@ -113,6 +113,33 @@ class TestTransforms:
         torch.testing.assert_close(grad, expected.bfloat16())
 
 
+@pytest.mark.slow  # compiles; test_vmap_and_grad is the same without a compiler
+def test_transforms_within_what_is_compiled() -> None:
+    z, x, _ = _arguments()
+
+    def gradients(z: Tensor, x: Tensor) -> Tensor:
+        return torch.func.vmap(torch.func.grad(lambda z, x: sw.set_average(z, x, FEATURES)))(z, x)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(gradients, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(z, x), gradients(z, x))
+
+
+@pytest.mark.slow  # compiles
+def test_engines_whose_gradients_a_compiler_would_lose() -> None:
+    z, x, _ = _arguments()
+
+    def gradient(z: Tensor) -> Tensor:
+        return torch.func.grad(lambda z: sw.set_cross_entropy(z, x, FEATURES, impl="chunked"))(z)
+
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"inside torch\.compile need 'auto' or 'reference', got"):
+        torch.compile(gradient, fullgraph=True, backend="aot_eager")(z)
+    torch._dynamo.reset()
+    partly = torch.compile(gradient, backend="aot_eager")  # what is refused is then not compiled
+    torch.testing.assert_close(partly(z), gradient(z))
+
+
 def test_hessian_of_the_chunked_engine() -> None:
     z, x, _ = _arguments()
     hessians = [

@@ -1,25 +1,49 @@
 """NumPy arrays of few numbers, and PyTorch for the same where they are many.
 
 A step of NumPy starts in a fraction of the time that one of PyTorch takes, and NumPy multiplies
-small matrices several times faster. PyTorch has threads and faster functions. Both read the same
-memory.
+small matrices several times faster. PyTorch has threads and faster functions, and keeps memory that
+NumPy would ask the system for in every call. Both read the same memory.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from setwise.kernels.autocast import no_autocast
+
 Array = NDArray[Any]  # of float32 or float64
 Numbers = NDArray[np.int64]
 
 # From so many numbers on, PyTorch is as fast; its exponentials are sooner.
 MANY, MANY_POWERS = 2**14, 2**11
-# Products of a matrix up to which NumPy multiplies it, and in one thread.
+# Products of a matrix up to which NumPy multiplies it where there are threads.
 FEW_PRODUCTS = 2**16
+# Factors from 1/2 to 1 whose product float32 can still hold.
+FACTORS = 64
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    if math.prod(shape) < MANY:
+        return np.empty(shape, dtype=dtype)
+    kind = torch.float32 if dtype == np.float32 else torch.float64
+    return torch.empty(*shape, dtype=kind, device="cpu").numpy()
+
+
+def subtract(left: Array, right: Array) -> Array:
+    """The right one may have fewer elements."""
+    return np.subtract(left, right, out=empty(left.shape, left.dtype))
+
+
+def beside(parts: Sequence[Array]) -> Array:
+    """One after the other in the last dimension."""
+    shape = *parts[0].shape[:-1], sum(part.shape[-1] for part in parts)
+    return np.concatenate(parts, axis=-1, out=empty(shape, parts[0].dtype))
 
 
 def exp_(array: Array) -> Array:
@@ -30,13 +54,21 @@ def exp_(array: Array) -> Array:
     return array
 
 
-def log(array: Array) -> Array:
-    return np.log(array) if array.size < MANY else torch.from_numpy(array).log().numpy()
+def sigmoid(array: Array) -> Array:
+    return torch.from_numpy(array).sigmoid().numpy()
 
 
-def log_softmax(array: Array) -> Array:
-    """Over the last dimension: one step of PyTorch, where NumPy needs six."""
-    return torch.from_numpy(array).log_softmax(dim=-1).numpy()
+def log_softmax(array: Array) -> tuple[Array, Array]:
+    """Over the last dimension, and its exponentials."""
+    if array.size < MANY:
+        small: Array = torch.from_numpy(array).log_softmax(dim=-1).numpy()
+        return small, exp_(small.copy())
+    # More steps, but of the dear one, which is the exponential, half as many.
+    given = torch.from_numpy(array)
+    logs = given - given.amax(dim=-1, keepdim=True)
+    powers = logs.exp()
+    sums = powers.sum(dim=-1, keepdim=True)
+    return logs.sub_(sums.log()).numpy(), powers.mul_(sums.reciprocal_()).numpy()
 
 
 def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
@@ -45,19 +77,71 @@ def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
     return torch.from_numpy(array).sum(dim=axis, keepdim=keepdims).numpy()
 
 
-def product(array: Array) -> Array:
-    """Over the last dimension."""
+def dot(left: Array, right: Array) -> Array:
+    """Over the last of three dimensions."""
+    return np.einsum("bnf,bnf->bn", left, right)
+
+
+def positive_part(array: Array) -> Array:
     if array.size < MANY:
-        return np.multiply.reduce(array, axis=-1)
-    return torch.from_numpy(array).prod(dim=-1).numpy()
+        return np.maximum(array, 0)
+    return torch.from_numpy(array).clamp(min=0).numpy()
+
+
+def log_product(array: Array) -> Array:
+    """The sum over the last dimension of logarithms of numbers from 1/2 to 1.
+
+    A logarithm costs as much as many products, of which float32 can hold `FACTORS`.
+    """
+    if array.shape[-1] <= FACTORS:
+        return np.log(np.multiply.reduce(array, axis=-1))
+    factors = 1
+    while factors <= FACTORS // 4:
+        half = array.shape[-1] // 2
+        products = empty((*array.shape[:-1], half), array.dtype)
+        np.multiply(array[..., :half], array[..., half : 2 * half], out=products)
+        if array.shape[-1] % 2:
+            products[..., 0] *= array[..., -1]
+        array, factors = products, 2 * factors
+    return total(np.log(array))
+
+
+def subtract_product(array: Array, left: Array, right: Array) -> None:
+    """``array -= left * right``"""
+    if array.size < MANY:
+        array -= left * right
+    else:
+        factors = torch.from_numpy(left), torch.from_numpy(right)
+        torch.from_numpy(array).addcmul_(*factors, value=-1)
 
 
 def matmul(left: Array, right: Array) -> Array:
     """Of batches of matrices."""
-    if left.shape[1] * left.shape[2] * right.shape[2] <= FEW_PRODUCTS:
-        return np.matmul(left, right)
-    # A copy takes a fraction of what PyTorch takes longer for what is transposed.
-    return torch.bmm(torch.from_numpy(left), torch.from_numpy(right).contiguous()).numpy()
+    few = left.shape[1] * left.shape[2] * right.shape[2] <= FEW_PRODUCTS
+    if few or torch.get_num_threads() == 1:
+        shape = *left.shape[:2], right.shape[2]
+        found: Array = np.matmul(left, right, out=empty(shape, left.dtype))
+        return found
+    one, other = torch.from_numpy(left), torch.from_numpy(right)
+    with no_autocast(one):
+        # A copy takes a fraction of what PyTorch takes longer for what is transposed.
+        return torch.bmm(one, other.contiguous()).numpy()
+
+
+def best_rows(scores: Array) -> tuple[Numbers, Array]:
+    """Of each column of [S, T, N] the first row with its largest number, and that: [S, N]."""
+    S, T, N = scores.shape
+    if scores.size < MANY:
+        where: Numbers = scores.argmax(axis=1)
+        columns = np.arange(0, S * T * N, T * N)[:, None] + np.arange(N)
+        return where, scores.take(where * N + columns)
+    # NumPy finds the largest at once, but transposes everything to tell where they are.
+    largest = scores.max(axis=1)
+    rows, columns = np.divmod(np.flatnonzero(scores == largest[:, None]), N)
+    sets, rows = np.divmod(rows, T)
+    where = np.empty((S, N), dtype=np.int64)
+    where[sets[::-1], columns[::-1]] = rows[::-1]  # the first is written last
+    return where, largest
 
 
 def add_rows(sums: Array, numbers: Numbers, rows: Array) -> None:

@@ -4,22 +4,20 @@ Legend: B sets, M targets, N outputs, w features of a block, P pairs.
 
 Each block of an element has a share in the scores ``queries_i . keys_j + bias_j + base_i`` of all
 pairs, and in the costs of single ones, in which nothing cancels. Every loss pulls at the scores of
-pairs, by ``g_ij``; all that a block needs of it is ``pulled_j = sum_i g_ij queries_i`` and
-``total_j = sum_i g_ij``.
+pairs, by ``g_ij``; all that a block needs of it is ``pulled_j = sum_i g_ij queries_i``, which
+becomes the gradient, and ``total_j = sum_i g_ij``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
 from setwise.kernels import arrays
 from setwise.kernels.arrays import Array, Numbers
 from setwise.kernels.row_losses import Blocks
-
-# Factors of at most 2 that float32 can multiply and still hold.
-FACTORS = 64
 
 
 class Block(ABC):
@@ -31,14 +29,16 @@ class Block(ABC):
     base: Array | None = None  # [B, M]
     # The largest term that may cancel in a score; 0 if none grows with distance.
     reach: float = 0.0
+    #: Whether the gradient depends on ``total``.
+    uses_total: ClassVar[bool] = True
 
     @abstractmethod
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
         """The costs [P] of pairs, told by their numbers among all B * N and B * M; None for all."""
 
     @abstractmethod
-    def gradient(self, pulled: Array, total: Array) -> Array:
-        """To the outputs, [B, N, w], from [B, N, w] and [B, N, 1]."""
+    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
+        """Make ``pulled`` [B, N, w] the gradient to the outputs; ``total`` is [B, N, 1]."""
 
 
 class _Bits(Block):
@@ -46,34 +46,33 @@ class _Bits(Block):
 
     def __init__(self, x: Array, z: Array, weight: float) -> None:
         self.x, self.z, self.weight = x, z, weight
-        # softplus(z) = max(z, 0) + log(1 + e^-|z|), where one logarithm of a product takes the
-        # place of many.
-        self.odds = arrays.exp_(-np.abs(z))
-        self.ones = self.odds + 1
-        width = z.shape[-1]
-        parts = [self.ones[..., k : k + FACTORS] for k in range(0, width, FACTORS)]
-        self.unsure = arrays.log(arrays.product(parts[0]))
-        for part in parts[1:]:
-            self.unsure = self.unsure + arrays.log(arrays.product(part))
+        self.probabilities = arrays.sigmoid(z)
+        # softplus(z) = max(z, 0) - log(max(p, 1 - p))
+        likelier = arrays.empty(z.shape, z.dtype)
+        np.subtract(1, self.probabilities, out=likelier)
+        np.maximum(likelier, self.probabilities, out=likelier)
+        self.unsure = -arrays.log_product(likelier)
         self.queries, self.keys = x, _times(weight, z)
-        self.bias = _times(-weight, arrays.total(np.maximum(z, 0)) + self.unsure)
+        self.bias = _times(-weight, arrays.total(arrays.positive_part(z)) + self.unsure)
 
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
         x, z, unsure = _rows(self.x, targets), _rows(self.z, outputs), self.unsure.reshape(-1)
-        wrong = arrays.total(np.maximum(z, 0) - x * z)
+        wrong = arrays.total(arrays.positive_part(z) - x * z)
         return _times(self.weight, wrong + (unsure if outputs is None else unsure[outputs]))
 
-    def gradient(self, pulled: Array, total: Array) -> Array:
-        probabilities = np.where(self.z < 0, self.odds, 1) / self.ones
-        return _times(self.weight, pulled - probabilities * total)
+    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
+        arrays.subtract_product(pulled, self.probabilities, total)
+        _scale(self.weight, pulled)
 
 
 class _Choice(Block):
     """One of several classes: ``H = -x . log softmax(z)``."""
 
+    uses_total = False
+
     def __init__(self, x: Array, z: Array, weight: float) -> None:
         self.x, self.weight = x, weight
-        self.logs = arrays.log_softmax(z)
+        self.logs, self.probabilities = arrays.log_softmax(np.ascontiguousarray(z))
         self.queries, self.keys = x, _times(weight, self.logs)
 
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
@@ -81,9 +80,10 @@ class _Choice(Block):
             -self.weight, arrays.total(_rows(self.x, targets) * _rows(self.logs, outputs))
         )
 
-    def gradient(self, pulled: Array, total: Array) -> Array:
+    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
         of_all = arrays.total(pulled, keepdims=True)
-        return _times(self.weight, pulled - arrays.exp_(self.logs.copy()) * of_all)
+        arrays.subtract_product(pulled, self.probabilities, of_all)
+        _scale(self.weight, pulled)
 
 
 class _ChoiceInBits(Block):
@@ -92,8 +92,7 @@ class _ChoiceInBits(Block):
     def __init__(self, x: Array, z: Array, weight: float) -> None:
         self.x, self.weight = x, weight
         self.top = z.argmax(axis=-1, keepdims=True)
-        self.logs = arrays.log_softmax(z)
-        self.probabilities = arrays.exp_(self.logs.copy())
+        self.logs, self.probabilities = arrays.log_softmax(np.ascontiguousarray(z))
         # Of the likeliest class, 1 - p is the sum of the others; those have p <= 1/2. They are
         # summed relative to the largest: they may all be too small for an exponential.
         others = self.logs.copy()
@@ -114,17 +113,18 @@ class _ChoiceInBits(Block):
         )
         return _times(-self.weight, arrays.total(x * logs + (1 - x) * not_logs))
 
-    def gradient(self, pulled: Array, total: Array) -> Array:
-        p = self.probabilities
+    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
+        p, rising = self.probabilities, pulled
         # Divided by 1 - p, which may be 0 of the likeliest class: its share goes to the others.
-        rising = pulled - p * total
+        rising -= p * total
         of_top = np.take_along_axis(rising, self.top, axis=-1)
         rising /= 1 - p
         np.put_along_axis(rising, self.top, 0, axis=-1)
         shares = arrays.exp_(self.logs - self.others)
         np.put_along_axis(shares, self.top, -1, axis=-1)
         rising -= p * arrays.total(rising, keepdims=True)
-        return _times(self.weight, rising - shares * of_top)
+        rising -= shares * of_top
+        _scale(self.weight, rising)
 
 
 class _Squares(Block):
@@ -133,18 +133,19 @@ class _Squares(Block):
     def __init__(self, x: Array, z: Array, curvature: float) -> None:
         self.x, self.z, self.curvature = x, z, curvature
         middle = arrays.total(x, axis=1, keepdims=True) / x.shape[1]
-        self.queries, from_middle = x - middle, z - middle
-        self.keys = from_middle * (2 * curvature)
-        self.base = arrays.total(self.queries * self.queries) * -curvature
-        self.bias = arrays.total(from_middle * self.keys) * -0.5
+        self.queries, from_middle = arrays.subtract(x, middle), arrays.subtract(z, middle)
+        self.keys = _times(2 * curvature, from_middle)
+        self.base = arrays.dot(self.queries, self.queries) * -curvature
+        self.bias = arrays.dot(from_middle, self.keys) * -0.5
         self.reach = -float(min(self.base.min(), self.bias.min()))
 
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
         apart = _rows(self.x, targets) - _rows(self.z, outputs)
         return arrays.total(apart * apart) * self.curvature
 
-    def gradient(self, pulled: Array, total: Array) -> Array:
-        return pulled * (2 * self.curvature) - self.keys * total
+    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
+        _scale(2 * self.curvature, pulled)
+        arrays.subtract_product(pulled, self.keys, total)
 
 
 KINDS: dict[str, type[_Bits] | type[_Choice] | type[_ChoiceInBits] | type[_Squares]] = {
@@ -174,20 +175,26 @@ class Elements:
         # A reach that is no number is too far.
         self.reach = sum(block.reach for block in self.blocks)
 
+    @property
+    def uses_total(self) -> bool:
+        """See `Block.uses_total`."""
+        return any(block.uses_total for block in self.blocks)
+
+    @property
+    def largest_term(self) -> float:
+        """Of those that may cancel in a cost; what is pulled by may be more than what it costs."""
+        return max((-float(t.min()) for t in (self.bias, self.base) if t is not None), default=0.0)
+
     def costs(self, outputs: Numbers | None = None, targets: Numbers | None = None) -> Array:
         """See `Block.costs`."""
         costs = _added([block.costs(outputs, targets) for block in self.blocks])
         assert costs is not None
         return costs
 
-    def gradient(self, pulled: Array, total: Array) -> Array:
-        """See `Block.gradient`."""
-        if len(self.blocks) == 1:
-            return self.blocks[0].gradient(pulled, total)
-        found = np.empty_like(pulled)
+    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
+        """See `Block.turn_to_gradient`."""
         for block, part in zip(self.blocks, self.slices, strict=True):
-            found[..., part] = block.gradient(pulled[..., part], total)
-        return found
+            block.turn_to_gradient(pulled[..., part], total)
 
 
 def _rows(elements: Array, which: Numbers | None) -> Array:
@@ -197,11 +204,18 @@ def _rows(elements: Array, which: Numbers | None) -> Array:
 
 
 def _times(weight: float, array: Array) -> Array:
-    return array if weight == 1.0 else array * weight
+    if weight == 1.0:
+        return array
+    return np.multiply(array, weight, out=arrays.empty(array.shape, array.dtype))
+
+
+def _scale(weight: float, array: Array) -> None:
+    if weight != 1.0:
+        array *= weight
 
 
 def _beside(parts: list[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    return parts[0] if len(parts) == 1 else arrays.beside(parts)
 
 
 def _added(parts: list[Array | None]) -> Array | None:

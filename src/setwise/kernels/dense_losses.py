@@ -24,8 +24,12 @@ TILE_SCORES = 2**18
 # Fewer targets of a set are not worth a walk over its outputs.
 FEWEST_TARGETS = 64
 # Of a score, or of it over a temperature below 1, by rounding. Measured: with 2^-14,
-# gradients are further off than those of differences by over 1e-5 of the largest.
-MOST_LOST = 2**-15
+# gradients are further off than those of differences by over 1e-5 of the largest. Of costs that are
+# themselves as large as what they are computed from, differences lose as much.
+MOST_LOST, MOST_LOST_OF_LARGE = 2**-15, 2**-13.5
+# A cost is large if no term of its score is more than so many times as large. It need not be that
+# large to be read off a score, which has then lost three binary digits of it.
+LARGE, READ_OFF = 2.0, 8.0
 
 
 @np.errstate(all="ignore")
@@ -33,16 +37,33 @@ def prepared(
     blocks: Blocks, target: Tensor, logits: Tensor, temperature: float | Tensor
 ) -> Elements | None:
     """What `computed` takes, in float64 where points are far apart; None if they are too far."""
-    x, z = target.detach().numpy(), logits.detach().numpy()
+    x, z = target.numpy(force=True), logits.numpy(force=True)
+    elements = Elements(blocks, x, z)
+    if elements.reach == 0:
+        return elements
     # High temperatures even out weights, but not the differences that gradients are made of.
-    most_lost = MOST_LOST * min(1.0, float(temperature))
-    for dtype in dict.fromkeys((z.dtype, np.dtype(np.float64))):
-        elements = Elements(blocks, x.astype(dtype, copy=False), z.astype(dtype, copy=False))
-        # What is lost of the largest terms must not show in weights, nor in a loss.
-        lost = elements.reach * float(np.finfo(dtype).eps)
-        if lost <= most_lost:
-            return elements
-    return None
+    cold = min(1.0, float(temperature))
+    # What is lost of the largest terms must not show in weights, nor in a loss.
+    lost = elements.reach * float(np.finfo(z.dtype).eps)
+    if lost <= MOST_LOST * cold:
+        return elements
+    if lost <= MOST_LOST_OF_LARGE * cold and _are_all_far(elements):
+        return elements
+    if z.dtype == np.float64:
+        return None
+    elements = Elements(blocks, x.astype(np.float64), z.astype(np.float64))
+    lost = elements.reach * float(np.finfo(np.float64).eps)
+    return elements if lost <= MOST_LOST * cold else None
+
+
+def _are_all_far(elements: Elements) -> bool:
+    """Whether no cost, not of a single pair, is small beside what it is computed from."""
+    if len(_tiles(elements)) > 1:
+        return False  # to look at all of them would take long
+    scores = _scores(elements.queries, elements.keys, elements.bias)
+    if elements.base is not None:
+        scores += elements.base[:, None]
+    return elements.reach <= -LARGE * float(scores.max())
 
 
 @np.errstate(all="ignore")
@@ -55,7 +76,10 @@ def computed(
         factor = call.factor(len(per_set))
         per_set = np.asarray(per_set.sum() * factor, dtype=per_set.dtype)
     loss = torch.from_numpy(per_set)
-    ready = None if pulls is None else torch.from_numpy(elements.gradient(*pulls))
+    ready = None
+    if pulls is not None:
+        elements.turn_to_gradient(*pulls)
+        ready = torch.from_numpy(pulls[0])
     if loss.dtype != dtype:
         return loss.to(dtype), None if ready is None else ready.to(dtype)
     return loss, ready
@@ -143,55 +167,112 @@ def _soft_tile(
 
 def _hard(call: Call, elements: Elements, gradient: bool) -> tuple[Array, _Pulls | None]:
     """The mean, or the largest, of the costs of nearest elements; of both directions if asked."""
-    nearest, closest = _nearest(call, elements)
-    (B, N, F), M, dtype = elements.keys.shape, elements.queries.shape[1], elements.keys.dtype
-    costs = elements.costs(outputs=nearest).reshape(B, M)
-    back = None if closest is None else elements.costs(targets=closest).reshape(B, N)
+    (B, N, _), M = elements.keys.shape, elements.queries.shape[1]
+    outputs, costs, targets, back = _nearest(call, elements)
+    if not _are_exact(call, elements, costs, back):
+        costs = elements.costs(outputs=_numbers(outputs, N)).reshape(B, M)
+        if targets is not None:
+            back = elements.costs(targets=_numbers(targets, M)).reshape(B, N)
     losses, slopes, slopes_back = (_mean if call.mode == "mean" else _worst)(call, costs, back)
     if not gradient:
         return losses, None
-    factor, queries = -call.factor(B), elements.queries.reshape(-1, F)
-    pull = (slopes * factor).reshape(-1)
+    factor = -call.factor(B)
+    pull = slopes * factor
+    pull_back = None if slopes_back is None else slopes_back * factor
+    few = M * N * elements.keys.shape[2] <= arrays.FEW_PRODUCTS
+    pulls = _pulls_of_few if few else _pulls_of_many
+    return losses, pulls(elements, outputs, pull, targets, pull_back)
+
+
+def _pulls_of_few(
+    elements: Elements,
+    outputs: Numbers,
+    pull: Array,
+    targets: Numbers | None,
+    pull_back: Array | None,
+) -> _Pulls:
+    """Those of `_pulls_of_many`, by a matrix of all pairs: fewer steps than to add up rows."""
+    (B, N, _), M, dtype = elements.keys.shape, elements.queries.shape[1], elements.keys.dtype
+    matrix = np.zeros((B, M, N), dtype=dtype)
+    pairs = matrix.reshape(-1)
+    pairs[outputs + np.arange(0, B * M * N, N).reshape(B, M)] = pull
+    if targets is not None and pull_back is not None:
+        rows = np.arange(0, B * M * N, M * N)[:, None] + np.arange(N)
+        pairs[targets * N + rows] += pull_back
+    matrix = matrix.swapaxes(1, 2)
+    pulled = arrays.matmul(matrix, elements.queries)
+    if elements.uses_total:
+        return pulled, arrays.total(matrix, axis=2, keepdims=True)
+    return pulled, np.zeros((B, N, 1), dtype=dtype)
+
+
+def _pulls_of_many(
+    elements: Elements,
+    outputs: Numbers,
+    pull: Array,
+    targets: Numbers | None,
+    pull_back: Array | None,
+) -> _Pulls:
+    """Of each target [B, M] at its output, and of each output [B, N] by its target."""
+    (B, N, F), M, dtype = elements.keys.shape, elements.queries.shape[1], elements.keys.dtype
+    queries, numbers, each = elements.queries.reshape(-1, F), _numbers(outputs, N), pull.reshape(-1)
     pulled = np.zeros((B * N, F), dtype=dtype)
-    arrays.add_rows(pulled, nearest, queries * pull[:, None])
-    total = np.bincount(nearest, pull, minlength=B * N).astype(dtype)
-    if closest is not None and slopes_back is not None:
-        pull = (slopes_back * factor).reshape(-1)
-        pulled += queries.take(closest, axis=0) * pull[:, None]
-        total += pull
-    return losses, (pulled.reshape(B, N, F), total.reshape(B, N, 1))
+    arrays.add_rows(pulled, numbers, queries * each[:, None])
+    total = np.bincount(numbers, each, minlength=B * N).astype(dtype)
+    if targets is not None and pull_back is not None:
+        each = pull_back.reshape(-1)
+        pulled += queries.take(_numbers(targets, M), axis=0) * each[:, None]
+        total += each
+    return pulled.reshape(B, N, F), total.reshape(B, N, 1)
 
 
-def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Numbers | None]:
-    """The output nearest to each target [B * M], and the other way round [B * N], of all sets."""
+def _numbers(index: Numbers, size: int) -> Numbers:
+    """Of elements of a set, [B, _], among those of all sets."""
+    return (index + np.arange(0, len(index) * size, size)[:, None]).reshape(-1)
+
+
+def _are_exact(call: Call, elements: Elements, costs: Array, back: Array | None) -> bool:
+    """Whether costs that are scores have lost nothing, and all of them are costs of something."""
+    masked = call.output_valid is not None or call.target_valid is not None
+    if back is not None and masked:
+        return False
+    term = elements.largest_term
+    return term == 0 or all(term <= READ_OFF * c.min() for c in (costs, back) if c is not None)
+
+
+def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Array, Numbers | None, Array | None]:
+    """The output nearest to each target and its score, negated, [B, M]; and the other way round."""
     queries, keys = elements.queries, elements.keys
     (B, M, _), N = queries.shape, keys.shape[1]
     bias = _barred(elements.bias, call.output_valid, keys)
     base = _barred(elements.base, call.target_valid, queries)
-    nearest = np.empty((B, M), dtype=np.int64)
-    closest = best = None
+    outputs, costs = np.empty((B, M), dtype=np.int64), np.empty((B, M), dtype=keys.dtype)
+    targets = back = None
     if call.both:
-        closest = np.zeros((B, N), dtype=np.int64)
-        best = np.full((B, N), -np.inf, dtype=keys.dtype)
+        targets, back = np.empty((B, N), dtype=np.int64), np.empty((B, N), dtype=keys.dtype)
     for b, i in _tiles(elements):
-        scores = _scores(queries[b, i], keys[b], None if bias is None else bias[b])
-        nearest[b, i] = scores.argmax(axis=1)
-        if closest is None or best is None:
+        scores = arrays.matmul(queries[b, i], keys[b].swapaxes(1, 2))
+        if bias is not None:
+            scores += bias[b, None]
+        S, T, _ = scores.shape
+        outputs[b, i] = where = scores.argmax(axis=2)
+        np.negative(scores.take(where + np.arange(0, S * T * N, N).reshape(S, T)), out=costs[b, i])
+        if targets is None or back is None:
             continue
         # Outputs that are barred find no target, and count nothing.
         if base is not None:
-            scores += base[b, None, i]
-        where = scores.argmax(axis=2)
-        value = np.take_along_axis(scores, where[..., None], axis=2)[..., 0]
-        better = value > best[b]
-        closest[b] = np.where(better, where + i.start, closest[b])
-        best[b] = np.where(better, value, best[b])
-    sets = np.arange(B)[:, None]
-    nearest += sets * N
-    if closest is None:
-        return nearest.reshape(-1), None
-    closest += sets * M
-    return nearest.reshape(-1), closest.reshape(-1)
+            scores += base[b, i, None]
+        where, largest = arrays.best_rows(scores)
+        cost = -largest
+        if i.start == 0:
+            targets[b], back[b] = where, cost
+        else:
+            better = cost < back[b]
+            targets[b] = np.where(better, where + i.start, targets[b])
+            back[b] = np.where(better, cost, back[b])
+    if elements.base is not None:
+        costs -= elements.base
+    return outputs, costs, targets, back
 
 
 # Losses [B], and their derivatives to the costs of targets [B, M] and of outputs [B, N].
@@ -208,7 +289,8 @@ def _mean(call: Call, costs: Array, back: Array | None) -> _Reduced:
 
 def _weighted_mean(costs: Array, weight: Array | None) -> tuple[Array, Array]:
     if weight is None:
-        weight = np.full_like(costs, 1 / costs.shape[-1])
+        share = costs.dtype.type(1 / costs.shape[-1])
+        return costs.sum(axis=-1) * share, np.full_like(costs, share)
     return (costs * weight).sum(axis=-1), weight.astype(costs.dtype, copy=False)
 
 
@@ -229,8 +311,10 @@ def _worst(call: Call, costs: Array, back: Array | None) -> _Reduced:
 
 def _shared(costs: Array, largest: Array, weight: Array | None) -> Array:
     hits = costs == largest
-    slopes = hits / np.maximum(hits.sum(axis=-1, keepdims=True), 1)
-    return (slopes if weight is None else slopes * weight).astype(costs.dtype, copy=False)
+    slopes = hits.astype(costs.dtype)
+    if np.count_nonzero(hits) > len(hits):
+        slopes /= np.maximum(slopes.sum(axis=-1, keepdims=True), 1)
+    return slopes if weight is None else (slopes * weight).astype(costs.dtype, copy=False)
 
 
 def _barred(bias: Array | None, valid: Tensor | None, elements: Array) -> Array | None:

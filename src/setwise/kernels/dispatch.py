@@ -60,6 +60,14 @@ def choose(impl: Impl, queries: Tensor, keys: Tensor) -> Engine:
         _require_triton(queries, keys)
     if queries.shape[0] == 0:
         return "reference"  # nothing to do, and kernels cannot be started for nothing
+    if torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        # Compilers lose the gradients of operators that ``torch.func`` differentiates.
+        if impl not in ("auto", "reference"):
+            raise ValueError(
+                f"impl: transforms of torch.func inside torch.compile need 'auto' or 'reference', "
+                f"got {impl!r}; or transform what is compiled, or do not compile"
+            )
+        return "reference"
     if impl != "auto":
         return impl
     if queries.device.type == "cuda" and queries.dtype != torch.float64:
@@ -131,7 +139,7 @@ def bernoulli_is_fused(impl: Impl, target: Tensor, logits: Tensor) -> bool:
 
 def fuses(
     impl: Impl,
-    blocks: Blocks | None,
+    blocks: Blocks,
     mode: Mode,
     target: Tensor,
     logits: Tensor,
@@ -142,7 +150,7 @@ def fuses(
     It is for sets that are not so large that launches are of no account. The ``others`` are
     whatever else the loss depends on.
     """
-    if blocks is None or logits.dtype != torch.float32:
+    if logits.dtype != torch.float32:
         return False
     if choose(impl, target, logits) != "triton" or not _is_plain(target, logits, *others):
         return False
@@ -155,7 +163,7 @@ def fuses(
 
 def dense_elements(
     impl: Impl,
-    blocks: Blocks | None,
+    blocks: Blocks,
     target: Tensor,
     logits: Tensor,
     temperature: float | Tensor,
@@ -165,15 +173,14 @@ def dense_elements(
 
     Not for points that trees may help with, nor where coordinates have to be compared.
     """
-    if blocks is None or impl != "auto" or logits.device.type != "cpu" or len(logits) == 0:
+    if impl != "auto" or logits.device.type != "cpu" or len(logits) == 0:
         return None
     if not _is_plain(target, logits, temperature, *others):
         return None
-    points = all(name == "square" for name, _, _ in blocks)
-    if points and trees.suit_sizes(target.shape[1], logits.shape[1], logits.shape[2]):
+    are_many = trees.suit_sizes(target.shape[1], logits.shape[1], logits.shape[2])
+    if are_many and all(name == "square" for name, _, _ in blocks):
         return None
-    with no_autocast(logits):
-        return dense_losses.prepared(blocks, target, logits, temperature)
+    return dense_losses.prepared(blocks, target, logits, temperature)
 
 
 def _is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
@@ -189,10 +196,10 @@ def _is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
 
 
 def fuses_compiled(
-    impl: Impl, blocks: Blocks | None, target: Tensor, logits: Tensor, *others: object
+    impl: Impl, blocks: Blocks, target: Tensor, logits: Tensor, *others: object
 ) -> bool:
     """Whether `compiled_losses.loss` serves such a call inside ``torch.compile``; as of `fuses`."""
-    if blocks is None or not torch.compiler.is_compiling() or logits.dtype != torch.float32:
+    if not torch.compiler.is_compiling() or logits.dtype != torch.float32:
         return False
     # What the operator has to offer is the gradient of autograd; ``torch.func`` has its own.
     if not (torch.is_grad_enabled() and logits.requires_grad):
@@ -229,9 +236,8 @@ def dense_loss(
     logits: Tensor, elements: Elements, call: Call, again: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """A set loss of `dense_elements` in few steps on the CPU; see `RowLoss` for ``again``."""
-    with no_autocast(logits):
-        compute = partial(dense_losses.computed, call, elements, logits.dtype)
-        loss: Tensor = RowLoss.apply(logits, compute, again, torch.is_grad_enabled())
+    compute = partial(dense_losses.computed, call, elements, logits.dtype)
+    loss: Tensor = RowLoss.apply(logits, compute, again, torch.is_grad_enabled())
     return loss
 
 

@@ -19,8 +19,10 @@ from setwise.kernels.operators import fold_mapped_dimension
 
 def gather_elements(elements: Tensor, index: Tensor) -> Tensor:
     """``elements[b, index[b, i]]``: [B, N, F], [B, M] -> [B, M, F]; differentiable to any order."""
-    if not torch.compiler.is_compiling():
-        return elements[_batch(index), index]  # which has every derivative, forward mode included
+    # Indexing has every derivative, forward mode included; compilers cannot see through an operator
+    # that ``torch.func`` differentiates.
+    if not torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return elements[_batch(index), index]
     gathered: Tensor = Gather.apply(elements, index)
     return gathered
 

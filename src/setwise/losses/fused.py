@@ -40,17 +40,15 @@ def row_loss(
     """
     blocks = sets.features.kernel
     given = sets.target, sets.logits, temperature, sets.weight
-    elements = None
-    compiled = dispatch.fuses_compiled(impl, blocks, *given)
-    fused = compiled or dispatch.fuses(impl, blocks, mode, *given)
-    if not fused:
-        elements = dispatch.dense_elements(impl, blocks, *given)
-    if blocks is None or (elements is None and not fused):
+    if blocks is None:
+        return general(sets, reduction)
+    elements = dispatch.dense_elements(impl, blocks, *given)
+    compiled = elements is None and dispatch.fuses_compiled(impl, blocks, *given)
+    if elements is None and not compiled and not dispatch.fuses(impl, blocks, mode, *given):
         return general(sets, reduction)
     # Sets that cannot be produced must be told apart before the batch is reduced.
-    impossible = [lacks_outputs(sets)] if directed else [lacks_outputs(sets), lacks_targets(sets)]
+    impossible = lacks_outputs(sets), None if directed else lacks_targets(sets)
     early = "none" if any(which is not None for which in impossible) else reduction
-    flat = sets._replace(lead=sets.logits.shape[:1])
     call = Call(
         blocks,
         mode,
@@ -65,7 +63,7 @@ def row_loss(
     )
 
     def again(logits: Tensor) -> Tensor:
-        return general(flat._replace(logits=logits), early)
+        return general(sets._replace(logits=logits, lead=logits.shape[:1]), early)
 
     if compiled:
         loss = compiled_losses.loss(sets.target, sets.logits, call)
