@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from setwise.cli.tensorboard import Logs
     from setwise.executors import Executor
+    from setwise.experiments.evaluate import RunResult, TrainingProgress
     from setwise.experiments.experiment import Experiment, Sheet
-    from setwise.experiments.train import RunResult, TrainingProgress
     from setwise.experiments.trained import Keep
 
 RESULTS = Path("results")
