@@ -16,6 +16,7 @@ from setwise.cli.picture_problems import (
     given_pictures,
     problem_of_pictures,
     require_pair,
+    require_pictures_of,
 )
 from setwise.cli.plans import StoppedTrainingError
 from setwise.cli.starters import STARTERS
@@ -94,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
         WORLDS[options.name]  # an error lists those that there are
         find_executable(options.downward)
         pictures = given_pictures(options)
-        space = _space(options)
+        space = _space(options, pictures)
         problems = _problems(options, space, pictures)
         space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
@@ -117,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if all(result.valid for result in results) else 1
 
 
-def _space(options: argparse.Namespace) -> Space:
+def _space(options: argparse.Namespace, pictures: GivenPictures | None) -> Space:
     from setwise.cli.demo import FOLDER
     from setwise.planning.learned import choose_space, open_space
 
@@ -132,7 +133,10 @@ def _space(options: argparse.Namespace) -> Space:
             f"--network: {options.runs} holds none of the {options.name}; train one with setwise "
             f"train FILE.py --keep all, an experiment over its states"
         )
-    return STARTERS[options.name](options)
+    starter = STARTERS[options.name]
+    if pictures is not None:
+        require_pictures_of(pictures, starter.world_name())
+    return starter.learn(options)
 
 
 def _problems(
