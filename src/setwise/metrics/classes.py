@@ -76,7 +76,8 @@ class ShareOfSets(MeanOverSets):
         self, features: Features | None = None, *, tolerance: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(features, tolerance, **kwargs)
-        self.features, self.tolerance = features, tolerance
+        self.features = features
+        self.tolerance = tolerance
 
     def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
         """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
