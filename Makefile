@@ -25,6 +25,9 @@ demo: $(DEMO_STAMP)
 report: $(DEMO_STAMP)
 	$(BIN)/setwise report
 
+# Tests start many processes, which need not compile the library each, whatever is set here.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first tier, and both; so many processes share the tests.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=20

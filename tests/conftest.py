@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -49,6 +49,14 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """At the end it does: extensions complain of what is left."""
     gc.unfreeze()
+
+
+@pytest.fixture
+def ot() -> Any:
+    """POT. Imported where it is used: it takes two seconds of every process that collects tests."""
+    import ot
+
+    return ot
 
 
 @pytest.fixture(scope="module")

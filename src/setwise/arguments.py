@@ -160,18 +160,7 @@ def check_presence(presence: Tensor | None, input: Tensor, sets: Sets) -> Tensor
     """The logits of outputs' existence as [B, N]; 0 for those that are not valid."""
     if presence is None:
         return None
-    if not isinstance(presence, Tensor):
-        raise TypeError(f"presence: expected a torch.Tensor, got {type(presence).__name__}")
-    require_dense("presence", presence)
-    if presence.dtype not in _FLOATS:
-        raise TypeError(f"presence: expected a floating-point tensor, got {presence.dtype}")
-    if presence.device != input.device:
-        raise ValueError(f"presence: on {presence.device}, but input is on {input.device}")
-    if presence.shape != input.shape[:-1]:
-        raise ValueError(
-            f"presence: one logit per output is expected, shape {tuple(input.shape[:-1])}, got "
-            f"{tuple(presence.shape)}"
-        )
+    _require_one_each("presence", presence, "input", input, "one logit per output")
     dtype = sets.compute_dtype()
     logits, _ = _flatten(presence.unsqueeze(-1), dtype, sets.lead, sets.output_valid)
     values.require_finite("presence", logits)
@@ -317,19 +306,23 @@ def _check_pair(input: Tensor, target: Tensor) -> None:
 
 
 def _check_weight(weight: Tensor | None, target: Tensor) -> None:
-    if weight is None:
-        return
-    if not isinstance(weight, Tensor):
-        raise TypeError(f"weight: expected a torch.Tensor, got {type(weight).__name__}")
-    require_dense("weight", weight)
-    if weight.dtype not in _FLOATS:
-        raise TypeError(f"weight: expected a floating-point tensor, got {weight.dtype}")
-    if weight.device != target.device:
-        raise ValueError(f"weight: on {weight.device}, but target is on {target.device}")
-    if weight.shape != target.shape[:-1]:
+    if weight is not None:
+        _require_one_each("weight", weight, "target", target, "one number per target element")
+
+
+def _require_one_each(name: str, given: Tensor, of: str, elements: Tensor, what: str) -> None:
+    """Refuse what does not have one number for each of the elements [*, N, F], beside them."""
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name}: expected a torch.Tensor, got {type(given).__name__}")
+    require_dense(name, given)
+    if given.dtype not in _FLOATS:
+        raise TypeError(f"{name}: expected a floating-point tensor, got {given.dtype}")
+    if given.device != elements.device:
+        raise ValueError(f"{name}: on {given.device}, but {of} is on {elements.device}")
+    if given.shape != elements.shape[:-1]:
         raise ValueError(
-            f"weight: one number per target element is expected, shape "
-            f"{tuple(target.shape[:-1])}, got {tuple(weight.shape)}"
+            f"{name}: {what} is expected, shape {tuple(elements.shape[:-1])}, got "
+            f"{tuple(given.shape)}"
         )
 
 

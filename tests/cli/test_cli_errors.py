@@ -107,6 +107,12 @@ def test_an_unknown_option(parser: argparse.ArgumentParser, capsys: Captured) ->
         ("plan puzzle --seconds soon", "--seconds: expected a number above 0, got 'soon'"),
         ("plan puzzle --memory-mb 0", "--memory-mb: expected a whole number such as 1 or 7"),
         ("data blocksworld --states 0", "expected a number of states or all, got '0'"),
+        ("reproduce table1 --seeds 0-99999999999", "expected at most 10000 seeds, got 0-9999"),
+        (f"reproduce table1 --seeds {2**63}", "expected seeds below 2**63"),
+        ("reproduce table1 --save-every nan", "expected a number, 0 or above, got 'nan'"),
+        ("reproduce table1 --save-every -1", "expected a number, 0 or above, got '-1'"),
+        ("train mine.py --save-every inf", "expected a number, 0 or above, got 'inf'"),
+        ("doctor --\x1b[2J", r"unknown: --\x1b[2J"),
     ],
 )
 def test_wrong_words(typed: str, said: str, capsys: Captured) -> None:

@@ -20,26 +20,6 @@ from setwise.worlds import PuzzleWorld
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("reproduce table1 --seeds 0-99999999999", "expected at most 10000 seeds, got 0-9999"),
-        (f"reproduce table1 --seeds {2**63}", "expected seeds below 2**63"),
-        ("reproduce table1 --save-every nan", "expected a number, 0 or above, got 'nan'"),
-        ("reproduce table1 --save-every -1", "expected a number, 0 or above, got '-1'"),
-        ("train mine.py --save-every inf", "expected a number, 0 or above, got 'inf'"),
-        ("doctor --\x1b[2J", r"unknown: --\x1b[2J"),
-    ],
-)
-def test_numbers_that_nobody_means(typed: str, said: str, capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(typed.split())
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
-    assert said in message
-    assert message.count("\n") == 1
-
-
 def test_walks_that_no_world_has_room_for() -> None:
     with pytest.raises(ValueError, match="steps: expected at most 10000, got 100000"):
         problems_for(PuzzleWorld(2, 2), steps=100_000, count=1, seed=0)

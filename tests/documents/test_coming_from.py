@@ -7,9 +7,9 @@ computes is written out here.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
-import ot
 import pytest
 import torch
 from geomloss import SamplesLoss
@@ -77,7 +77,7 @@ def test_pytorch3d_single_directional(x: Tensor, y: Tensor) -> None:
     torch.testing.assert_close(sw.chamfer(y, x, directed=True), theirs, **NEAR)
 
 
-def test_pot_emd2(x: Tensor, y: Tensor) -> None:
+def test_pot_emd2(x: Tensor, y: Tensor, ot: Any) -> None:
     y = y[:, :30]
     theirs = [
         ot.emd2([], [], np.sqrt(squared(a, b).numpy().astype(np.float64)))
@@ -87,7 +87,7 @@ def test_pot_emd2(x: Tensor, y: Tensor) -> None:
     torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float32), **NEAR)
 
 
-def test_pot_sinkhorn2(x: Tensor, y: Tensor) -> None:
+def test_pot_sinkhorn2(x: Tensor, y: Tensor, ot: Any) -> None:
     """POT's value is the cost of the plan; so is the gradient of ours by a scale of all costs."""
     points = sw.Features(sw.Gaussian(3))
     x, y, t = x.double(), y.double(), 0.5

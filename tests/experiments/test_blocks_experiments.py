@@ -17,6 +17,7 @@ from torch import Tensor
 from setwise.data.blocksworld_objects import BoxGrid
 from setwise.experiments import checkpoint, store
 from setwise.experiments.config import Config
+from setwise.experiments.evaluate import _evenly
 from setwise.experiments.kept import kept_rule_learners
 from setwise.experiments.networks import Autoencoder
 from setwise.experiments.recipes import EXPERIMENTS, table4
@@ -31,7 +32,6 @@ from setwise.experiments.train import (
     StoppedError,
     Training,
     TrainingProgress,
-    _evenly,
     build_network,
 )
 from setwise.features import Bernoulli, Categorical

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import setwise as sw
-from setwise.experiments import train
+from setwise.experiments import evaluate
 from setwise.experiments.ensemble import Batch
 from setwise.experiments.evaluate import measured
 from setwise.experiments.tasks import DataConfig, PuzzleData, RulesData, Task
@@ -165,7 +165,7 @@ def test_results_are_measured_on_the_sets_in_the_order_of_the_scenario(
         calls.append(final)
         return measured(*given, final=final)
 
-    monkeypatch.setattr(train, "measured", spy)
+    monkeypatch.setattr(evaluate, "measured", spy)
     trained([puzzle_config(seed=seed) for seed in (0, 1)])
     assert calls == [False, False, False, False, True]
 

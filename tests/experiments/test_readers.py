@@ -137,6 +137,7 @@ def test_pictures_on_the_command_line(capsys: Captured) -> None:
     assert "--problem: the problem is given by pictures" in said(*a, "a.png", "--problem", "x")
     assert "--goal: small.png: expected a picture of (150, 150) pixels" in said(*a, "small.png")
     assert "--goal: text.png: cannot identify image file" in said(*a, "text.png")
+    assert "puzzle-2x2, and plans would be of puzzle-2x3" in said(*a, "a.png")  # nothing is trained
     network = Path("other.safetensors")
     wider = replace(puzzle_config(), data=PuzzleData(3, 2, states=20, train=20))
     save_network(network, Training([wider], "cpu"), 0)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from setwise.experiments import records, store
+from setwise.experiments.evaluate import Evaluator
 from setwise.experiments.run import checkpoint_of, ensemble_identity, train, unfinished
 from setwise.experiments.train import StoppedError, Training
 from setwise.files import alone
@@ -53,7 +54,7 @@ def test_a_finished_training_whose_records_found_no_room(
     assert kept(tmp_path) == []
     saved = checkpoint_of(ENSEMBLE, tmp_path / "runs")
     assert state_of(saved) == ENSEMBLE[0].schedule.epochs
-    monkeypatch.setattr(Training, "_evaluate", raise_at(1))  # nothing is trained any more
+    monkeypatch.setattr(Evaluator, "point", raise_at(1))  # nothing is trained any more
     assert train_all(tmp_path) == len(ENSEMBLE)
     assert kept(tmp_path) == undisturbed
     assert not saved.exists()

@@ -135,12 +135,15 @@ def test_places_count_as_much_as_their_scale_says() -> None:
     ]
 
 
-def test_the_rate_rises_step_by_step_over_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = Schedule(epochs=2, batch=4, learning_rate=0.8, warmup=0.75, cooldown=0.25)
+@pytest.mark.parametrize("warmup", [0.75, 0.7])  # ends with a step, and between two of them
+def test_the_rate_rises_step_by_step_over_the_warm_up(
+    warmup: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = Schedule(epochs=2, batch=4, learning_rate=0.8, warmup=warmup, cooldown=0.25)
     training = Training([replace(config("queries", "set_likelihood"), schedule=schedule)], "cpu")
     rates = []
     monkeypatch.setattr(training, "_step", lambda: rates.append(training.ensemble.rate.item()))
     training.run()
-    assert rates == pytest.approx([0.8 * min(1, step / 6) for step in range(1, 9)])
+    assert rates == pytest.approx([0.8 * min(1, step / (8 * warmup)) for step in range(1, 9)])
     with pytest.raises(ValueError, match=r"warmup: must be a share from 0 to 1, got 1\.5"):
         Schedule(epochs=2, warmup=1.5)

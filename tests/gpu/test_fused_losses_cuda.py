@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import setwise as sw
-from fused_cases import ELEMENTS, LOSSES, count_fused, judge
+from fused_cases import ELEMENTS, LOSSES, count_losses, judge
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -33,7 +33,7 @@ def test_tf32(element: str) -> None:
 @pytest.mark.parametrize("n", [9, 300])
 def test_the_same_bits_by_default(loss: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of repeated calls, which go the fused way unasked; and without waiting for the device."""
-    modes = count_fused(monkeypatch)
+    modes = count_losses(monkeypatch)
     features = ELEMENTS["boxes"]
     function, options = LOSSES[loss]
     options = {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in options.items()}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 import setwise as sw
 from far_points import FAR, FEATURES, PAIRWISE, dense_costs
 from far_points import judge as judge_far
-from fused_cases import ELEMENTS, LOSSES, judge
-from setwise.kernels import arrays, dense_losses, dispatch
+from fused_cases import ELEMENTS, LOSSES, compare_second_derivatives, count_losses, judge
+from setwise.kernels import arrays, dense_losses
 
 FIRST = ["SH at a temperature", "A1H in both directions", "H1H in both directions"]
 OTHERS = [loss for loss in LOSSES if loss not in FIRST]
@@ -21,15 +18,7 @@ OTHERS = [loss for loss in LOSSES if loss not in FIRST]
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modes of the losses that are computed so from now on."""
-    modes: list[str] = []
-    dense_loss = dispatch.dense_loss
-
-    def counted(logits: Tensor, elements: Any, call: Any, again: Any) -> Tensor:
-        modes.append(call.mode)
-        return dense_loss(logits, elements, call, again)
-
-    monkeypatch.setattr(dispatch, "dense_loss", counted)
-    return modes
+    return count_losses(monkeypatch, "dense_loss")
 
 
 @pytest.mark.parametrize(
@@ -148,14 +137,4 @@ def test_what_is_left_to_the_general_way(served: list[str]) -> None:
 
 
 def test_second_derivatives_and_batched_gradients() -> None:
-    features = ELEMENTS["boxes"]
-    x, results = features.random_targets((2, 4)), []
-    for impl in ("auto", "reference"):
-        z = torch.randn(2, 5, features.width, generator=torch.Generator().manual_seed(1))
-        z.requires_grad_()
-        value = sw.set_cross_entropy(z, x, features, temperature=2.0, impl=impl, reduction="none")  # type: ignore[arg-type]
-        (first,) = torch.autograd.grad(value.sum(), z, create_graph=True)
-        second = torch.autograd.grad(first.square().sum(), z, retain_graph=True)[0]
-        each = torch.autograd.grad(value, z, torch.eye(2), is_grads_batched=True)[0]
-        results.append((first.detach(), second, each))
-    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
+    compare_second_derivatives("auto")

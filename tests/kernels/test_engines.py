@@ -82,21 +82,24 @@ def test_engines_agree_around_the_real_tile_edges(edge: int) -> None:
     compare_engines(_operands(1, chunked.TILE_SCORES // chunked.TILE_KEYS + edge, 520))
 
 
-@pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("corruption", ["d_queries", "d_keys", "d_bias"])
-def test_a_corrupted_backward_is_caught(corruption: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One coefficient of the backward pass off by a millionth, and the comparison fails."""
-    position = ["d_queries", "d_keys", "d_bias"].index(corruption)
-    honest = chunked.logsumexp_backward
+def _require_caught(monkeypatch: pytest.MonkeyPatch, name: str, position: int) -> None:
+    """One coefficient of a pass off by a millionth, and the comparison fails."""
+    honest = getattr(chunked, name)
 
     def corrupted(*args: Any) -> tuple[Tensor, ...]:
         grads = list(honest(*args))
         grads[position][0, 0] *= 1 + 1e-6
         return tuple(grads)
 
-    monkeypatch.setattr(chunked, "logsumexp_backward", corrupted)
+    monkeypatch.setattr(chunked, name, corrupted)
     with pytest.raises(AssertionError, match="not close"):
         compare_engines(_operands(2, 5, 6))
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("position", range(3), ids=["d_queries", "d_keys", "d_bias"])
+def test_a_corrupted_backward_is_caught(position: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _require_caught(monkeypatch, "logsumexp_backward", position)
 
 
 @pytest.mark.usefixtures("small_tiles")
@@ -104,16 +107,7 @@ def test_a_corrupted_backward_is_caught(corruption: str, monkeypatch: pytest.Mon
 def test_a_corrupted_double_backward_is_caught(
     position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = chunked.logsumexp_double_backward
-
-    def corrupted(*args: Any) -> tuple[Tensor, ...]:
-        grads = list(honest(*args))
-        grads[position][0, 0] *= 1 + 1e-6
-        return tuple(grads)
-
-    monkeypatch.setattr(chunked, "logsumexp_double_backward", corrupted)
-    with pytest.raises(AssertionError, match="not close"):
-        compare_engines(_operands(2, 5, 6))
+    _require_caught(monkeypatch, "logsumexp_double_backward", position)
 
 
 slow = partial(pytest.param, marks=pytest.mark.slow)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import setwise as sw
-from fused_cases import ELEMENTS, LOSSES, count_fused, judge
+from fused_cases import ELEMENTS, LOSSES, compare_second_derivatives, count_losses, judge
 from setwise.kernels import dispatch
 
 pytest.importorskip("triton")
@@ -100,18 +100,7 @@ def test_a_nan_is_seen(m: int, losses: list[str]) -> None:
 
 def test_second_derivatives_and_batched_gradients() -> None:
     """By the general way, of the same loss."""
-    features = ELEMENTS["boxes"]
-    x = features.random_targets((2, 4))
-    results = []
-    for impl in ("triton", "reference"):
-        z = torch.randn(2, 5, features.width, generator=torch.Generator().manual_seed(1))
-        z.requires_grad_()
-        value = sw.set_cross_entropy(z, x, features, temperature=2.0, impl=impl, reduction="none")  # type: ignore[arg-type]
-        (first,) = torch.autograd.grad(value.sum(), z, create_graph=True)
-        second = torch.autograd.grad(first.square().sum(), z, retain_graph=True)[0]
-        each = torch.autograd.grad(value, z, torch.eye(2), is_grads_batched=True)[0]
-        results.append((first.detach(), second, each))
-    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
+    compare_second_derivatives("triton")
 
 
 @pytest.fixture
@@ -154,7 +143,7 @@ def test_confident_outputs_cost_nothing(family: Any, weight: float, scale: float
 
 
 def _served(monkeypatch: pytest.MonkeyPatch, features: Any, **options: Any) -> bool:
-    modes = count_fused(monkeypatch)
+    modes = count_losses(monkeypatch)
     width = 3 if features is None else features.width
     z = torch.randn(2, 4, width, requires_grad=True)
     x = torch.full((2, 4, width), 0.5, requires_grad=options.pop("to_target", False))
@@ -227,7 +216,7 @@ def test_large_clouds_are_left_to_what_searches_them() -> None:
 
 
 def test_transforms_see_the_general_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    modes = count_fused(monkeypatch)
+    modes = count_losses(monkeypatch)
     points = sw.Features(sw.Gaussian(3))
     z, x = torch.randn(2, 4, 3), torch.randn(2, 4, 3)
 

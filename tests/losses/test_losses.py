@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import ot
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -90,7 +89,7 @@ def test_point_clouds_against_scipy_and_pot(impl: Any) -> None:
     assert sw.set_cross_entropy(y, x, points, impl=impl).item() == pytest.approx(soft)
 
 
-def test_assignment_against_scipy_and_pot() -> None:
+def test_assignment_against_scipy_and_pot(ot: Any) -> None:
     y, x = _clouds(40, 40)
     points = sw.Features(sw.Gaussian(3))
     cost = cdist(x, y, "sqeuclidean") / 2

@@ -12,18 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import setwise as sw
-
-FEATURES = sw.Features(
-    sw.Bernoulli(2), sw.Categorical(3, scored_as="bernoulli"), sw.Gaussian(2, scale=0.5)
-)
-
-
-def _arguments() -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    z = torch.randn(3, 4, FEATURES.width, generator=generator)
-    x = FEATURES.random_targets((3, 4), generator)
-    return z, x, torch.tensor([4, 2, 3])
-
+from mixed_sets import FEATURES, mixed_sets
 
 MODULES = {
     sw.OrderedCrossEntropyLoss: sw.ordered_cross_entropy,
@@ -55,7 +44,7 @@ def test_modules_mirror_their_functions(module: Any) -> None:
     assert {name: p.default for name, p in constructor.items()} == options
     forward = inspect.signature(module.forward).parameters
     assert set(forward) - {"self"} == CALL_ARGUMENTS & set(parameters)
-    z, x, lengths = _arguments()
+    z, x, lengths = mixed_sets()
     expected = MODULES[module](z, x, FEATURES, target_valid=lengths)
     assert module(FEATURES)(z, x, target_valid=lengths) == expected
 
@@ -71,7 +60,7 @@ def test_modules_mirror_their_functions(module: Any) -> None:
     ],
 )
 def test_modules_forward_their_options(module: Any, option: dict[str, Any]) -> None:
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
     assert module(FEATURES, **option)(z, x) == MODULES[module](z, x, FEATURES, **option)
     assert f"{next(iter(option))}={next(iter(option.values()))!r}" in repr(module(**option))
 
@@ -107,7 +96,7 @@ def test_settings_are_attributes(module: Any, name: str) -> None:
     assert getattr(loss, name) == getattr(module(**{name: OTHERS[name]}), name) == OTHERS[name]
     assert f"{name}={OTHERS[name]!r}" in repr(loss)
     assert not loss.state_dict()
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
     if name != "features":
         loss.features = FEATURES
     expected = MODULES[module](z, x, **{"features": FEATURES, name: OTHERS[name]})
@@ -115,7 +104,7 @@ def test_settings_are_attributes(module: Any, name: str) -> None:
 
 
 def test_a_wrong_setting_is_an_error_of_the_call() -> None:
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
     loss = sw.SetCrossEntropyLoss(FEATURES)
     loss.reduction = "median"
     with pytest.raises(ValueError, match="median"):
@@ -147,7 +136,7 @@ class TestTemperature:
         assert model.loss.temperature == 3.0
 
     def test_it_may_change_from_one_kind_to_another(self) -> None:
-        z, x, _ = _arguments()
+        z, x, _ = mixed_sets()
         loss = sw.SetCrossEntropyLoss(FEATURES)
         kinds = [2.0, torch.tensor(3.0), nn.Parameter(torch.tensor(4.0)), torch.tensor(5.0), 6.0]
         for kind in [*kinds, *kinds[::-1]]:
@@ -161,7 +150,7 @@ class TestTemperature:
             torch.testing.assert_close(loss(z, x), expected)
 
     def test_a_parameter_is_learned_and_saved(self) -> None:
-        z, x, _ = _arguments()
+        z, x, _ = mixed_sets()
         loss = sw.SetCrossEntropyLoss(FEATURES, temperature=nn.Parameter(torch.tensor(2.0)))
         assert [*loss.state_dict()] == ["temperature"]
         loss(z, x).backward()
@@ -182,7 +171,7 @@ class TestTemperature:
 
     def test_compiled(self) -> None:
         """A change takes effect in a compiled module, too."""
-        z, x, _ = _arguments()
+        z, x, _ = mixed_sets()
         loss = sw.SetCrossEntropyLoss(FEATURES, temperature=torch.tensor(2.0))
         compiled = torch.compile(loss, fullgraph=True, backend="eager")
         for temperature in (2.0, 3.0):
@@ -206,6 +195,6 @@ def test_a_module_of_ones_own() -> None:
             super().__init__(features)
             self.by = by
 
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
     assert ScaledLoss.settings == ("features", "by", "reduction")
     assert ScaledLoss(FEATURES, by=3.0)(z, x) == 3 * sw.set_cross_entropy(z, x, FEATURES)

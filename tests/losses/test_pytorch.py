@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import setwise as sw
+from mixed_sets import FEATURES, mixed_sets
 from setwise.kernels.gather import Gather, gather, gather_elements, scatter_add
 
 CASES: list[tuple[Any, dict[str, Any]]] = [
@@ -30,22 +31,12 @@ CASES: list[tuple[Any, dict[str, Any]]] = [
 WHOLE = (sw.set_likelihood, sw.transport_cross_entropy)
 # Losses whose derivatives are computed beside them have no forward mode.
 REVERSE_ONLY = [(sw.set_cross_entropy, {"impl": "chunked", "temperature": 0.5}), *CASES[6:10]]
-FEATURES = sw.Features(
-    sw.Bernoulli(2), sw.Categorical(3, scored_as="bernoulli"), sw.Gaussian(2, scale=0.5)
-)
-
-
-def _arguments() -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    z = torch.randn(3, 4, FEATURES.width, generator=generator)
-    x = FEATURES.random_targets((3, 4), generator)
-    return z, x, torch.tensor([4, 2, 3])
 
 
 @pytest.mark.parametrize(("loss", "options"), CASES, ids=lambda v: getattr(v, "__name__", str(v)))
 class TestTransforms:
     def test_compiles_without_a_graph_break(self, loss: Any, options: dict[str, Any]) -> None:
-        z, x, lengths = _arguments()
+        z, x, lengths = mixed_sets()
 
         def function(z: Tensor, x: Tensor, lengths: Tensor) -> Tensor:
             return loss(z, x, FEATURES, input_valid=lengths, target_valid=lengths, **options)
@@ -62,7 +53,7 @@ class TestTransforms:
 
     def test_vmap_and_grad(self, loss: Any, options: dict[str, Any]) -> None:
         """Gradients of each set by itself, mapped over the batch, are those of the batch."""
-        z, x, lengths = _arguments()
+        z, x, lengths = mixed_sets()
 
         def one_set(z: Tensor, x: Tensor, length: Tensor) -> Tensor:
             return loss(z, x, FEATURES, input_valid=length, target_valid=length, **options)
@@ -82,7 +73,7 @@ class TestTransforms:
         torch.testing.assert_close(mapped, expected)
 
     def test_autocast_changes_nothing(self, loss: Any, options: dict[str, Any]) -> None:
-        z, x, _ = _arguments()
+        z, x, _ = mixed_sets()
         expected = loss(z, x, FEATURES, **options)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             value = loss(z, x, FEATURES, **options)
@@ -94,7 +85,7 @@ class TestTransforms:
     ) -> None:
         if options.get("impl") == "reference" or loss in WHOLE:
             return  # whose backward pass is PyTorch's own
-        z, x, _ = _arguments()
+        z, x, _ = mixed_sets()
         grads = []
         for enabled in (False, True):
             leaf = z.clone().requires_grad_()
@@ -104,7 +95,7 @@ class TestTransforms:
 
     def test_half_precision_gradients(self, loss: Any, options: dict[str, Any]) -> None:
         """Computed in float32, returned in the type of the leaf."""
-        z, x, _ = _arguments()
+        z, x, _ = mixed_sets()
         leaf = z.bfloat16().requires_grad_()
         wide = z.bfloat16().float().requires_grad_()
         (grad,) = torch.autograd.grad(loss(leaf, x, FEATURES, **options), leaf)
@@ -141,7 +132,7 @@ def test_engines_whose_gradients_a_compiler_would_lose() -> None:
 
 
 def test_hessian_of_the_chunked_engine() -> None:
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
     hessians = [
         torch.func.jacrev(
             torch.func.grad(lambda z, impl=impl: sw.set_cross_entropy(z, x[0], FEATURES, impl=impl))
@@ -166,7 +157,7 @@ def test_no_value_is_read_where_reading_synchronises(
     loss: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("setwise.values.are_readable", lambda tensor: False)
-    z, x, lengths = (t.as_subclass(_Unreadable) for t in _arguments())
+    z, x, lengths = (t.as_subclass(_Unreadable) for t in mixed_sets())
     value = loss(z, x, FEATURES, input_valid=lengths, target_valid=lengths)
     assert value.as_subclass(Tensor).isfinite()
 
@@ -264,7 +255,7 @@ class TestGather:
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, in jvp
 def test_forward_mode(loss: Any, options: dict[str, Any]) -> None:
     """The dense engine has it; so do losses that pick pairs, whatever engine picks them."""
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
     direction = torch.randn(z.shape, generator=torch.Generator().manual_seed(1))
 
     def function(z: Tensor) -> Tensor:

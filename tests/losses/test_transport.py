@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-import ot
 import pytest
 import torch
 from hypothesis import given, settings
@@ -38,7 +37,7 @@ def _kl(p: Any, q: Any) -> Any:
 class TestTransport:
     @pytest.mark.parametrize("missing", [None, 0.5, 3.0])
     @pytest.mark.parametrize(("n", "m"), [(5, 5), (7, 4), (3, 6)])
-    def test_against_pot(self, n: int, m: int, missing: float | None) -> None:
+    def test_against_pot(self, n: int, m: int, missing: float | None, ot: Any) -> None:
         y, x = _clouds(n, m)
         costs = torch.cdist(x, y).square().numpy() / 2
         a, b, t = np.full(m, 1 / m), np.full(n, 1 / n), 0.7
@@ -203,7 +202,7 @@ class TestPoints:
         assert sw.chamfer(y, x).item() == pytest.approx(expected)
         assert sw.chamfer(y, x, directed=True).item() == pytest.approx((there**2).mean())
 
-    def test_earth_movers_against_pot(self) -> None:
+    def test_earth_movers_against_pot(self, ot: Any) -> None:
         y, x = _clouds(20, 20)
         uniform = np.full(20, 1 / 20)
         expected = ot.emd2(uniform, uniform, torch.cdist(x, y).numpy())

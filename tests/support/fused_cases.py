@@ -40,17 +40,32 @@ LOSSES: dict[str, tuple[Callable[..., Tensor], dict[str, Any]]] = {
 }
 
 
-def count_fused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The modes of the fused losses that are computed from now on."""
+def count_losses(monkeypatch: pytest.MonkeyPatch, way: str = "fused_loss") -> list[str]:
+    """The modes of the losses that are computed in this way of `dispatch` from now on."""
     modes: list[str] = []
-    fused = dispatch.fused_loss
+    honest = getattr(dispatch, way)
 
-    def counted(target: Tensor, logits: Tensor, call: Call, again: Any) -> Tensor:
+    def counted(one: Any, other: Any, call: Call, again: Any) -> Tensor:
         modes.append(call.mode)
-        return fused(target, logits, call, again)
+        return honest(one, other, call, again)
 
-    monkeypatch.setattr(dispatch, "fused_loss", counted)
+    monkeypatch.setattr(dispatch, way, counted)
     return modes
+
+
+def compare_second_derivatives(impl: str) -> None:
+    """Of boxes, and gradients of a batch of losses at once, with those of the reference."""
+    features = ELEMENTS["boxes"]
+    x, results = features.random_targets((2, 4)), []
+    for one in (impl, "reference"):
+        z = torch.randn(2, 5, features.width, generator=torch.Generator().manual_seed(1))
+        z.requires_grad_()
+        value = sw.set_cross_entropy(z, x, features, temperature=2.0, impl=one, reduction="none")  # type: ignore[arg-type]
+        (first,) = torch.autograd.grad(value.sum(), z, create_graph=True)
+        second = torch.autograd.grad(first.square().sum(), z, retain_graph=True)[0]
+        each = torch.autograd.grad(value, z, torch.eye(2), is_grads_batched=True)[0]
+        results.append((first.detach(), second, each))
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
 
 
 def judge(

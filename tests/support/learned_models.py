@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import torch
+from tools.action_truth import compare
 from torch import Tensor
 
 from setwise.planning import ActionModel, ActionPlan
@@ -45,28 +45,7 @@ def puzzle_disagreements(model: ActionModel, world: PuzzleWorld) -> int:
 
     Independent of how the model plans: from its conditions and effects alone, state by state.
     """
-    states = world.states()  # [S, C], the tile on each cell
-    cells = np.arange(world.cells)
-    x, y = (
-        np.broadcast_to(one, states.shape) for one in (cells % world.width, cells // world.width)
-    )
-    codes = np.ravel_multi_index((states.numpy(), x, y), model.symbols.sizes)  # [S, C]
-    there = np.zeros((len(codes), model.symbols.count), dtype=bool)
-    np.put_along_axis(there, codes, values=True, axis=1)
-    weight = np.random.default_rng(0).integers(0, 2**62, model.symbols.count)
-    hashed = (there * weight).sum(-1)  # a set by the sum of the numbers of its elements
-    after, legal = world.successors(states)
-    true_hash = hashed[world.rank(after).numpy()]  # [S, A]
-    true_sum = (true_hash * legal.numpy()).sum(-1)
-    count, total = np.zeros(len(codes), dtype=int), np.zeros(len(codes), dtype=np.int64)
-    for action in model.actions:
-        can = there[:, list(action.must)].all(-1)
-        can[can] = action.may[codes[can]].all(-1)
-        change = weight[list(action.added)].sum() - weight[list(action.removed)].sum()
-        count[can] += 1
-        total[can] += hashed[can] + change
-    wrong = (count != legal.sum(-1).numpy()) | (total != true_sum)
-    return int(wrong.sum())
+    return compare(model, world)["states_wrong"]
 
 
 def judged(world: World, plan: ActionPlan, init: Tensor, goal: Tensor) -> bool:

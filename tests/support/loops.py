@@ -13,9 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 from torch.nn.functional import one_hot
 
 import setwise as sw
@@ -74,6 +71,11 @@ def plain(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def with_fsdp() -> tuple[nn.Module, torch.optim.Optimizer, Backward]:
+    # Here, as in the others: while tests are collected this file is imported as well.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
+
     model = network()
     fully_shard(model, mesh=init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),)))
     assert all(isinstance(parameter, DTensor) for parameter in model.parameters())

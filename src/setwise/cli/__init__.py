@@ -40,9 +40,9 @@ def command_line() -> Parser:
     """All commands and their options."""
     parser = Parser(
         prog="setwise",
-        description="Networks whose output is a set: see them learn, reproduce the tables of the "
-        "paper, plan with what was learned.",
-        epilog="setwise COMMAND --help says more. New here? setwise demo",
+        description="Train and evaluate neural networks that predict sets, plan with them, and "
+        "reproduce the tables of the Set Cross Entropy paper.",
+        epilog="setwise COMMAND --help lists the options of a command. New here? Try setwise demo.",
     )
     parser.add_argument("--version", action="version", version=f"setwise {setwise.__version__}")
     commands = parser.add_subparsers(

@@ -17,13 +17,13 @@ from setwise.files import atomic_write_text
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser's."""
     bench = commands.add_parser(
-        "bench", help="measure this machine", description="Measures the library on this machine."
+        "bench", help="benchmark the losses", description="Benchmarks the library on this machine."
     )
     subjects = bench.add_subparsers(dest="subject", required=True)
     matrix.register(subjects)
     kernels = subjects.add_parser(
         "kernels",
-        help="set cross entropy beside fused peers and the limits of the device",
+        help="set cross entropy, compared with fused peers and the limits of the device",
         description="Measures time and memory of set cross entropy, forward and backward, in more "
         "shapes and types, beside its peers and the limits of the device. All shapes take minutes.",
     )
@@ -31,12 +31,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--device",
         choices=["auto", "cpu", "cuda"],
         default="auto",
-        help="default: cuda if there is one",
+        help="default: cuda if available",
     )
     kernels.add_argument("--shapes", nargs="*", default=[], help="names of shapes; default: all")
     kernels.add_argument("--output", type=Path, help="write the record, JSON, to this file")
     kernels.add_argument("--plot", type=Path, help="draw the record to this PNG")
-    kernels.add_argument("--commit", help="recorded in the header; default: asked of git")
+    kernels.add_argument("--commit", help="git commit to record; default: that of the working copy")
     kernels.set_defaults(run=_bench_kernels, extra="bench")
 
 

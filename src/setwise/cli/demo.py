@@ -30,15 +30,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "demo",
-        help="see it work in a minute or two: sets are learned and planned with",
-        description="Trains a set autoencoder with set cross entropy, beside one with the cross "
-        "entropy that minds the order; plans in its codes with Fast Downward, checks the plan, and "
-        "writes a page about it. Stopped or killed, the same command goes on. The exit "
-        "code is 0 if the plan is valid, 1 if it is not, and 2 if the command could not be run.",
+        help="learn sets and plan with them, in a minute or two",
+        description="Trains a set autoencoder with set cross entropy and, for comparison, one with "
+        "the ordinary cross entropy, which depends on the order; plans in the latent space with "
+        "Fast Downward, validates the plan, and writes an HTML page about it. If interrupted, the "
+        "same command resumes. The exit code is 0 if the plan is valid, 1 if it is not, and 2 if "
+        "the command could not be run.",
     )
     add = parser.add_argument
-    add("--output", type=Path, default=FOLDER, metavar="DIR", help="default: %(default)s")
-    add("--seed", type=seed, default=0, metavar="N", help="of the networks; default: %(default)s")
+    add("--output", type=Path, default=FOLDER, metavar="DIR", help="folder; default: %(default)s")
+    add("--seed", type=seed, default=0, metavar="N", help="random seed; default: %(default)s")
     parser.set_defaults(run=_run, extra="demo")
 
 

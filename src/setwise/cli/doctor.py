@@ -53,8 +53,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "doctor",
-        help="what is installed, what works here, and what adds the rest",
-        description="Tries the library, its extras and the programs it can use. The exit code is "
+        help="check the installation: what works, what is missing and how to add it",
+        description="Checks the library, its extras and the programs it can use. The exit code is "
         "1 if something of the core is broken; what is optional may be missing.",
     )
     parser.add_argument("--json", action="store_true", help="the findings as JSON")

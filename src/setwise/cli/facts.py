@@ -24,13 +24,15 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
         "--facts",
         type=Path,
         metavar="FILE",
-        help="own facts, as Prolog, near(a,b)., or triples, a<TAB>near<TAB>b; default: countries",
+        help="your facts: Prolog, near(a,b)., or triples, a<TAB>near<TAB>b; default: countries",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--relation", help="learn chains of this relation of --facts; default: the only one"
     )
-    which.add_argument("--rule", help="learn this: 'uncle(X,Z) :- brother(X,Y), parent(Y,Z)'")
+    which.add_argument(
+        "--rule", help="the rule to learn: 'uncle(X,Z) :- brother(X,Y), parent(Y,Z)'"
+    )
     add(
         "--symmetric",
         nargs="+",
@@ -52,7 +54,7 @@ def add_clauses(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--epochs",
         type=positive_whole,
-        help="passes over the clauses of --facts; default: as many as make the preset's steps",
+        help="passes over the clauses of --facts; default: enough for the steps of the preset",
     )
 
 

@@ -21,29 +21,29 @@ def register(subjects: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the subject to those of ``setwise bench``."""
     losses = subjects.add_parser(
         "losses",
-        help="every loss, family of elements and shape, beside dense PyTorch and libraries",
+        help="every loss, element family and shape, compared with PyTorch and other libraries",
         description="Measures time and memory of every loss for every family of elements, forward "
         "and backward, eager, inside torch.compile and from CUDA graphs, beside the same in plain "
-        "PyTorch and whichever libraries are installed. All of it takes many minutes; stopped, the "
-        "same command goes on.",
+        "PyTorch and whichever libraries are installed. All of it takes many minutes; after "
+        "Ctrl-C the same command resumes.",
     )
     losses.add_argument(
         "--device",
         choices=["auto", "cpu", "cuda"],
         default="auto",
-        help="default: cuda if there is one",
+        help="default: cuda if available",
     )
-    losses.add_argument("--quick", action="store_true", help="tiny sets, to see it work")
+    losses.add_argument("--quick", action="store_true", help="tiny sets, for a trial")
     for what in ("losses", "families", "shapes", "modes"):
         losses.add_argument(f"--{what}", nargs="*", default=[], help="some of them; default: all")
     losses.add_argument(
-        "--budget", type=positive, metavar="SECONDS", help="begin nothing after so long"
+        "--budget", type=positive, metavar="SECONDS", help="start no measurement after this time"
     )
     losses.add_argument(
         "--output", type=Path, help="the record, JSON; what is in it already is not measured again"
     )
     losses.add_argument("--plot", type=Path, help="draw the record as heat maps, to this PNG")
-    losses.add_argument("--commit", help="recorded in the header; default: asked of git")
+    losses.add_argument("--commit", help="git commit to record; default: that of the working copy")
     losses.set_defaults(run=_run, extra="bench")
 
 

@@ -63,16 +63,22 @@ def given_pictures(options: argparse.Namespace) -> GivenPictures | None:
     return GivenPictures(reader, *ends)
 
 
+def require_pictures_of(given: GivenPictures, world_name: str) -> None:
+    """Refuse pictures of another world than the one to plan in."""
+    reader = given.reader
+    if reader.data.world_name != world_name:
+        raise CommandError(
+            f"--reader: {reader.path} reads pictures of {reader.data.world_name}, and plans would "
+            f"be of {world_name}; name another reader, or another network by --network"
+        )
+
+
 def problem_of_pictures(options: argparse.Namespace, given: GivenPictures, world: World) -> Problem:
     """What the reader finds in the two pictures, as objects of the world."""
     from setwise.planning import Problem
 
+    require_pictures_of(given, world.name)
     reader = given.reader
-    if reader.data.world_name != world.name:
-        raise CommandError(
-            f"--reader: {reader.path} reads pictures of {reader.data.world_name}, and plans would "
-            f"be of {world.name}; name another reader, or another network by --network"
-        )
     print(f"reader     {reader.path}")
     with _said_of("--init", options.init):
         init = reader.objects(given.init, world)

@@ -16,6 +16,7 @@ from setwise.cli.picture_problems import (
     given_pictures,
     problem_of_pictures,
     require_pair,
+    require_pictures_of,
 )
 from setwise.cli.plans import StoppedTrainingError
 from setwise.cli.starters import STARTERS
@@ -37,10 +38,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "plan",
         help="solve problems in the latent space of a network",
         description="Encodes all states of a world with a trained network, lets Fast Downward "
-        "search between two codes, decodes the plan, checks and draws it. Where none is kept for "
-        "the puzzle or the blocksworld, something small is learned first, once, in about a minute. "
-        "The exit code is 0 if every problem has a valid plan, 1 if one has not, and 2 if it could "
-        "not be run.",
+        "search between two codes, decodes the plan, validates and draws it. Without a saved "
+        "network of the puzzle or the blocksworld, a small model is learned first, once, in about "
+        "a minute. The exit code is 0 if every problem has a valid plan, 1 if one has not, and 2 "
+        "if it could not be run.",
     )
     parser.add_argument(
         "name", metavar="NAME", help="the kind of world: puzzle, blocksworld, or that of --world"
@@ -52,26 +53,46 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--world", type=Path, metavar="FILE", help="a Python file that defines a world of yours")
-    add("--steps", type=int, default=7, help="of the random walk of a problem; default: 7")
-    add("--seed", type=seed, default=0, help="of that walk; default: 0")
+    add(
+        "--steps",
+        type=int,
+        default=7,
+        help="length of the random walk that makes a problem; default: 7",
+    )
+    add("--seed", type=seed, default=0, help="random seed of the walk; default: 0")
     add("--problem", type=Path, metavar="FILE", help="problems in JSON, instead of a random one")
-    add("--init", type=Path, metavar="PNG", help="a picture of the first state; with --goal")
-    add("--goal", type=Path, metavar="PNG", help="a picture of the last state; with --init")
-    add("--reader", type=Path, metavar="FILE", help="of pictures; default: one kept in --runs")
-    add("--network", type=Path, metavar="FILE", help="default: one of those kept in --runs")
-    add("--runs", type=Path, default=Path("runs"), help="folder of kept networks; default: runs")
+    add("--init", type=Path, metavar="PNG", help="a picture of the initial state; with --goal")
+    add("--goal", type=Path, metavar="PNG", help="a picture of the goal; with --init")
+    add(
+        "--reader",
+        type=Path,
+        metavar="FILE",
+        help="network that reads pictures; default: one in --runs",
+    )
+    add("--network", type=Path, metavar="FILE", help="trained network; default: one in --runs")
+    add("--runs", type=Path, default=Path("runs"), help="folder of trained networks; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
-    add("--encoding", choices=["index", "bits", "full"], default="index", help="default: index")
-    add("--heuristic", default="blind", help="of Fast Downward; default: blind")
-    add("--seconds", type=positive, default=300.0, help="for a search; default: 300")
-    add("--memory-mb", type=positive_whole, default=6000, help="for a search; default: 6000")
-    add("--downward", type=Path, metavar="PATH", help="Fast Downward, if not that of the extra")
-    add("--output", type=Path, default=Path("plans"), metavar="DIR", help="default: plans")
+    add(
+        "--encoding",
+        choices=["index", "bits", "full"],
+        default="index",
+        help="of codes as SAS+ variables; default: index",
+    )
+    add("--heuristic", default="blind", help="heuristic of Fast Downward; default: blind")
+    add("--seconds", type=positive, default=300.0, help="time limit of a search; default: 300")
+    add(
+        "--memory-mb",
+        type=positive_whole,
+        default=6000,
+        help="memory limit of a search; default: 6000",
+    )
+    add("--downward", type=Path, metavar="PATH", help="Fast Downward; default: that of the extra")
+    add("--output", type=Path, default=Path("plans"), metavar="DIR", help="folder; default: plans")
     add(
         "--record",
         type=Path,
         metavar="DIR",
-        help="keep the plan for setwise report as well, which looks in results/plans",
+        help="also save the plan for setwise report, which looks in results/plans",
     )
 
 
@@ -94,7 +115,7 @@ def _run(options: argparse.Namespace) -> int:
         WORLDS[options.name]  # an error lists those that there are
         find_executable(options.downward)
         pictures = given_pictures(options)
-        space = _space(options)
+        space = _space(options, pictures)
         problems = _problems(options, space, pictures)
         space.world.draw(problems[0].init.unsqueeze(0))  # it may need a package as well
         if options.record:
@@ -117,7 +138,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if all(result.valid for result in results) else 1
 
 
-def _space(options: argparse.Namespace) -> Space:
+def _space(options: argparse.Namespace, pictures: GivenPictures | None) -> Space:
     from setwise.cli.demo import FOLDER
     from setwise.planning.learned import choose_space, open_space
 
@@ -132,7 +153,10 @@ def _space(options: argparse.Namespace) -> Space:
             f"--network: {options.runs} holds none of the {options.name}; train one with setwise "
             f"train FILE.py --keep all, an experiment over its states"
         )
-    return STARTERS[options.name](options)
+    starter = STARTERS[options.name]
+    if pictures is not None:
+        require_pictures_of(pictures, starter.world_name())
+    return starter.learn(options)
 
 
 def _problems(

@@ -20,13 +20,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "predict",
-        help="sets for rows of your own, by a trained network",
-        description="Reads rows and writes them as JSON Lines, each with the set that the network "
-        "takes it to have. Where the rows have theirs already, it says how many are right.",
+        help="predict sets with a trained network",
+        description="Reads rows and writes them as JSON Lines, each with its predicted set. Where "
+        "the rows contain the true sets, it reports how many predictions are right.",
     )
     add = parser.add_argument
-    add("network", type=Path, metavar="NETWORK", help="a .safetensors of setwise train")
-    add("rows", type=Path, metavar="DATA", help="rows with the columns that it was trained on")
+    add("network", type=Path, metavar="NETWORK", help="a .safetensors file from setwise train")
+    add("rows", type=Path, metavar="DATA", help="rows with the input columns of its training data")
     add("--output", type=Path, metavar="FILE", help="default: the standard output")
     parser.set_defaults(run=_run, extra="experiments")
 

@@ -14,9 +14,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "report",
-        help="one HTML page of everything that is recorded",
-        description="Writes one file that needs no network, no server and no other file. A page "
-        "that was written before is replaced, and no other file.",
+        help="write one HTML page with all recorded results",
+        description="Writes a self-contained HTML page, which needs no server and no other file. "
+        "An earlier page is overwritten, and no other file.",
     )
     add = parser.add_argument
     add(
@@ -24,7 +24,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         type=Path,
         default=Path("report.html"),
         metavar="FILE",
-        help="default: %(default)s",
+        help="the page; default: %(default)s",
     )
     add(
         "--results",

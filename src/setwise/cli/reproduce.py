@@ -23,11 +23,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "reproduce",
-        help="train what a table of the paper shows",
+        help="train the networks of a table of the paper",
         description="Trains the runs of a table that are not recorded yet, many networks at once, "
-        "and prints the table. Stopped by Ctrl-C or SIGTERM, the same command goes on.",
+        "and prints the table. After Ctrl-C or SIGTERM the same command resumes.",
     )
-    parser.add_argument("table", choices=[*TABLES, plans.TABLE], help="of the paper")
+    parser.add_argument("table", choices=[*TABLES, plans.TABLE], help="a table of the paper")
     every = sorted({preset for table in TABLES for preset in presets(table)})
     parser.add_argument("--preset", default=PAPER, help=f"{', '.join(every)}; default: {PAPER}")
     training.add_options(parser)

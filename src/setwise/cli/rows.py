@@ -30,10 +30,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--inputs",
         nargs="*",
         metavar="COLUMN",
-        help="columns to predict the sets from; default: all others; none: sets are reconstructed",
+        help="input columns; default: all others; given without a name, the sets are reconstructed",
     )
-    add("--held-out", type=_share, metavar="SHARE", help=f"of the rows; default: {HELD_OUT}")
-    add("--epochs", type=positive_whole, help="default: as many as make about 3,000 steps")
+    add(
+        "--held-out",
+        type=_share,
+        metavar="SHARE",
+        help=f"of the rows, for evaluation; default: {HELD_OUT}",
+    )
+    add("--epochs", type=positive_whole, help="default: enough for about 3,000 steps")
 
 
 def holds_rows(file: Path) -> bool:

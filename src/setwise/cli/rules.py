@@ -24,16 +24,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     rules = commands.add_parser(
         "rules",
-        help="rules over countries or your own facts",
-        description="What networks have learned of rules, and what there is to learn.",
+        help="query learned rules over countries or your own facts",
+        description="Queries networks that have learned rules, and counts their training clauses.",
     )
     actions = rules.add_subparsers(dest="action", required=True)
 
     ask = actions.add_parser(
         "ask",
-        help="what a trained network takes for the body of a head",
+        help="predict the body of a rule from its head",
         description="Gives the head of a rule to a trained network and prints the body that it "
-        "answers, with its confidence, and whether that is right. The exit code is 0 if it is, 1 "
+        "predicts, its confidence, and whether it is right. The exit code is 0 if it is, 1 "
         "if it is not, and 2 if the network could not be asked.",
     )
     add = ask.add_argument
@@ -47,7 +47,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
     count = actions.add_parser(
         "count",
-        help="how many ground clauses there are to learn from",
+        help="count the ground clauses to learn from",
         description="Counts the facts and the ground clauses of rules over them.",
     )
     add_facts(count)

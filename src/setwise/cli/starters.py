@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from setwise.cli.options import require_folder
 from setwise.cli.plans import trained
+from setwise.data.blocksworld import Blocksworld
 from setwise.experiments.recipes import table5
 from setwise.experiments.recipes.paper import SH
 from setwise.experiments.tasks import BlocksData
+from setwise.worlds import PicturedBlocksworld
 
 if TYPE_CHECKING:
     from setwise.planning.learned import LearnedSpace
@@ -50,7 +53,6 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
     from rich.console import Console
 
     from setwise.cli.pictures import draw_archive
-    from setwise.data.blocksworld import Blocksworld
     from setwise.planning.seen_space import open_seen, symbols_file
 
     require_folder("--data", options.data)
@@ -65,10 +67,28 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
         draw_archive(settings, BLOCKS.states, path.parent, Console(stderr=True))
     elif not symbols_file(path).exists():
         print(f"symbols are learned from the pictures in {path}", file=sys.stderr)
-    return open_seen(path, Blocksworld(BLOCKS.blocks, BLOCKS.stacks), BLOCKS.seed)
+    return open_seen(path, _blocks(), BLOCKS.seed)
 
 
-STARTERS: dict[str, Callable[[argparse.Namespace], LearnedSpace | SeenSpace]] = {
-    "puzzle": puzzle,
-    "blocksworld": blocksworld,
+def _puzzle_name() -> str:
+    networks = table5.QUICK_NETWORKS
+    data = networks.config(next(iter(networks.scenarios)), SH, 0).data
+    return data.world(data.load()).name
+
+
+def _blocks() -> Blocksworld:
+    return Blocksworld(BLOCKS.blocks, BLOCKS.stacks)
+
+
+@dataclass(frozen=True)
+class Starter:
+    """What is learned, and the name of its world, which is known before."""
+
+    world_name: Callable[[], str]
+    learn: Callable[[argparse.Namespace], LearnedSpace | SeenSpace]
+
+
+STARTERS = {
+    "puzzle": Starter(_puzzle_name, puzzle),
+    "blocksworld": Starter(lambda: PicturedBlocksworld.name_of(_blocks()), blocksworld),
 }

@@ -31,12 +31,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "tables",
-        help="the tables of experiments, from recorded runs",
-        description="Prints what the recorded runs of each experiment came to, beside the "
+        help="print the result tables of recorded runs",
+        description="Prints the results of the recorded runs of each experiment, beside the "
         "published numbers if there are any.",
     )
     parser.add_argument("--json", action="store_true", help="cells as JSON, by experiment")
-    parser.add_argument("--experiment", metavar="NAME", help="this one alone, for instance table1")
+    parser.add_argument("--experiment", metavar="NAME", help="only this one, for instance table1")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw pictures into this folder")
     parser.add_argument(
         "--results",

@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 from setwise.experiments.config import Config
-from setwise.experiments.train import TrainingProgress
+from setwise.experiments.evaluate import TrainingProgress
 from setwise.losses.table import LOSSES
 
 

@@ -20,20 +20,22 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command to the parser's."""
     parser = commands.add_parser(
         "train",
-        help="train on data of your own, or an experiment",
-        description="Trains a network that predicts the sets in a file of rows, or reconstructs "
-        "them: the columns are looked at, the network is kept for setwise predict. Or runs a "
-        "Python file that defines a setwise.experiments.Experiment, and trains its runs that are "
-        "not recorded yet, many networks at once. Stopped by Ctrl-C or SIGTERM, the same command "
-        "goes on. setwise report shows the results.",
+        help="train on your own data, or run an experiment",
+        description="Trains a network that predicts the sets in a data file, or reconstructs them: "
+        "the types of the columns are inferred, the network is saved for setwise predict. Or runs "
+        "a Python file that defines a setwise.experiments.Experiment, and trains its runs that are "
+        "not recorded yet, many networks at once. After Ctrl-C or SIGTERM the same command "
+        "resumes. setwise report shows the results.",
     )
     parser.add_argument(
         "file",
         type=Path,
         metavar="FILE",
-        help="rows (.jsonl, .parquet), or a .py that defines an experiment",
+        help="data (.jsonl, .parquet), or a .py that defines an experiment",
     )
-    parser.add_argument("--experiment", metavar="NAME", help="which, if the file defines several")
+    parser.add_argument(
+        "--experiment", metavar="NAME", help="which one, if the file defines several"
+    )
     rows.add_options(parser)
     training.add_options(parser)
     parser.set_defaults(run=_run, extra="experiments")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from setwise.cli.tensorboard import Logs
     from setwise.executors import Executor
+    from setwise.experiments.evaluate import RunResult, TrainingProgress
     from setwise.experiments.experiment import Experiment, Sheet
-    from setwise.experiments.train import RunResult, TrainingProgress
     from setwise.experiments.trained import Keep
 
 RESULTS = Path("results")
@@ -42,15 +42,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--device",
         choices=["auto", "cpu", "cuda"],
         default="auto",
-        help="default: cuda if there is one",
+        help="default: cuda if available",
     )
-    add("--seeds", type=seeds, help="0-9, 0,3,5 or 4; default: those of the experiment")
-    add("--scenarios", nargs="+", help="default: all of the experiment")
+    add("--seeds", type=seeds, help="such as 0-9, 0,3,5 or 4; default: those of the experiment")
+    add("--scenarios", nargs="+", help="default: all scenarios")
     add("--losses", nargs="+", metavar="LOSS", help="names or symbols; default: all")
     add(
         "--results",
         type=Path,
-        help=f"folder of records; default: {RESULTS}, of quick presets RUNS/records",
+        help=f"folder of records; default: {RESULTS}, or RUNS/records for quick presets",
     )
     add("--runs", type=Path, default=Path("runs"), help="folder of checkpoints; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
@@ -60,14 +60,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=positive_whole,
         default=1,
         metavar="N",
-        help="of a training on the CPU, whose results depend on them; default: 1",
+        help="CPU threads, on which the results of a CPU training depend; default: 1",
     )
     add_on(parser)
     add(
         "--together",
         type=positive_whole,
         metavar="N",
-        help="networks in one training, at most; default: all that can be, or 10 on a cluster",
+        help="networks trained together, at most; default: as many as can be, 10 on a cluster",
     )
     add(
         "--gpus",
@@ -75,11 +75,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="of a GPU for each training on a cluster; default: 1",
     )
-    add("--commit", help="recorded with every run; default: asked of git")
+    add("--commit", help="git commit to record with every run; default: that of the working copy")
     add(
         "--keep",
         choices=["none", "best", "all"],
-        help="trained networks to keep in --runs: best is one a loss and scenario; default: none",
+        help="trained networks to save in --runs; best: one per loss and scenario; default: none",
     )
     add(
         "--cost", action="store_true", help="then time one network alone, and record what was saved"

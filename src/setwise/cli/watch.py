@@ -17,8 +17,8 @@ from rich.text import Text
 
 from setwise.cli.interrupt import Interrupt
 from setwise.experiments.config import Config
+from setwise.experiments.evaluate import TrainingProgress
 from setwise.experiments.experiment import Sheet
-from setwise.experiments.train import TrainingProgress
 from setwise.losses.table import LOSSES
 from setwise.report.records import HELDOUT
 

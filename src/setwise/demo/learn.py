@@ -11,11 +11,12 @@ import torch
 
 from setwise import environment
 from setwise.experiments.config import Config
+from setwise.experiments.evaluate import RunResult, TrainingProgress
 from setwise.experiments.recipes import demo
 from setwise.experiments.recipes.paper import SH
 from setwise.experiments.run import ensemble_identity
 from setwise.experiments.saved_networks import save_network
-from setwise.experiments.train import RunResult, Training, TrainingProgress
+from setwise.experiments.train import Training
 from setwise.planning.learned import LearnedSpace, open_space
 
 SAVE_EVERY = 5.0  # seconds: all of it takes a minute or two

@@ -16,11 +16,11 @@ from setwise.executors import Executor, LocalExecutor, Work
 from setwise.experiments import checkpoint, records, store
 from setwise.experiments.config import Config, config_from
 from setwise.experiments.context import THREADS
+from setwise.experiments.evaluate import TrainingProgress
 from setwise.experiments.experiment import Experiment
 from setwise.experiments.saved_networks import network_path
 from setwise.experiments.settings import check_settings
 from setwise.experiments.tasks.task import DATA
-from setwise.experiments.train import TrainingProgress
 from setwise.experiments.trained import Keep, Settings, Trained, defining_modules, train_ensemble
 from setwise.files import alone
 from setwise.files import unfinished as marked

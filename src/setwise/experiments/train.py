@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,46 +21,12 @@ from setwise.experiments.config import MEMBERWISE, Config
 from setwise.experiments.context import THREADS, fixed_threads, training_context
 from setwise.experiments.cuda_graph import Repeated
 from setwise.experiments.ensemble import Batch, Ensemble, member_losses, require_like
-from setwise.experiments.evaluate import measured
+from setwise.experiments.evaluate import Evaluator, RunResult, TrainingProgress
 from setwise.experiments.progress import State, read_state
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.tasks.task import DATA, Task
 from setwise.losses.table import LOSSES
 from setwise.models import annealed_temperature
-
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """How far an ensemble is, for whoever watches."""
-
-    epoch: int
-    epochs: int
-    seconds: float
-    # Per member, in the order of `Training.configs`.
-    losses: list[float]
-    # What is measured, by the name of its metric, on all examples and on the held-out ones.
-    score: list[float]
-    # Empty where nothing is held out.
-    heldout: list[float]
-    metric: str = "success"
-
-    def of(self, metric: str) -> list[float]:
-        """What an experiment compares, which may be the loss or what is held out."""
-        return {"heldout": self.heldout, "loss": self.losses}.get(metric, self.score)
-
-    @property
-    def seconds_left(self) -> float:
-        return self.seconds / max(self.epoch, 1) * (self.epochs - self.epoch)
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What became of one member."""
-
-    config: Config
-    metrics: dict[str, float]
-    # One entry per evaluation: epoch, loss, the metric, heldout.
-    history: dict[str, list[float]]
 
 
 class Training:
@@ -125,12 +90,7 @@ class Training:
         self.task = task.to(self._device)
         self.ensemble = Ensemble(networks, self._device, self._schedule.learning_rate)
         self._batch = Batch(self.configs, self.task, recombine)
-        self._curve_rows = _evenly(self.task)
-        self._metric = metric
-        self._measured = self._measured_for(metric)
-        self._evaluation_epochs = _evaluation_epochs(
-            self._schedule.epochs, self._schedule.evaluations
-        )
+        self._evaluator = Evaluator(self.ensemble, self.task, self.configs, metric)
         self._names = [config.loss for config in self.configs]
         schedule = self._schedule
         self._latent_temperature = torch.tensor(
@@ -167,14 +127,13 @@ class Training:
             state = self._resume()
             began = last_saved = time.perf_counter()
             before = state.seconds
-            evaluations = self._evaluation_epochs
             while state.epoch < self._schedule.epochs:
                 self._run_epoch(state.epoch)
                 state.epoch += 1
-                if state.epoch in evaluations:
-                    state.history.append(self._evaluate(state.epoch))
+                if state.epoch in self._evaluator.epochs:
+                    state.history.append(self._evaluator.point(state.epoch, self._losses))
                     state.seconds = before + time.perf_counter() - began
-                    watch(self._progress(state))
+                    watch(self._evaluator.progress(state))
                 stopped = stop()
                 ended = state.epoch == self._schedule.epochs
                 due = time.perf_counter() - last_saved > self._save_every
@@ -184,7 +143,7 @@ class Training:
                     last_saved = time.perf_counter()
                 if stopped:
                     raise StoppedError
-            results = self._results(state)
+            results = self._evaluator.results(state, self._losses)
             self.seconds = before + time.perf_counter() - began
             return results
 
@@ -218,9 +177,10 @@ class Training:
         self._losses.zero_()
         self._batch.begin(epoch)
         for step in range(self._batch.steps):
-            done = (epoch + (step + 1) / self._batch.steps) / schedule.epochs
-            if done <= schedule.warmup:
-                self.ensemble.rate.fill_(schedule.learning_rate * cooled * done / schedule.warmup)
+            if progress < schedule.warmup:  # which may end within this epoch
+                done = (epoch + (step + 1) / self._batch.steps) / schedule.epochs
+                warmed = min(1.0, done / schedule.warmup)
+                self.ensemble.rate.fill_(schedule.learning_rate * cooled * warmed)
             self._batch.move(step)
             self._step()
 
@@ -236,74 +196,9 @@ class Training:
         annealed = self._annealing.options()
         return member_losses(self._names, logits, targets, self.task.features, annealed)
 
-    def _measured_for(self, metric: str | None) -> str:
-        """Which of the measure's numbers is compared; one that there is not is told now."""
-        own, task = self.task.measure.metric, self.task
-        whole = ["loss", "train", *(["heldout"] if task.train < len(task.targets) else [])]
-        if metric is None or metric in (own, *whole):
-            return own
-        found = measured(self.ensemble, task, self.configs, self._curve_rows[:1], final=False)
-        if metric not in found:
-            raise ValueError(
-                f"metric: {self.configs[0].experiment} has no {metric!r}; its runs have "
-                f"{', '.join([*found, *whole])}"
-            )
-        return metric
-
-    def _evaluate(self, epoch: int) -> dict[str, Any]:
-        total, rows = self.task.measure.total, self._curve_rows
-        found = measured(self.ensemble, self.task, self.configs, rows, final=False)
-        values = found[self._measured]
-        point = {
-            "epoch": epoch,
-            "loss": self._losses.tolist(),
-            self._measured: total(values).tolist(),
-        }
-        heldout = rows >= self.task.train
-        if heldout.any():
-            point["heldout"] = total(values[:, heldout]).tolist()
-        if self._metric == "train":
-            point["train"] = total(values[:, ~heldout]).tolist()
-        return point
-
-    def _results(self, state: State) -> list[RunResult]:
-        """The final numbers are measured on the sets themselves, in the order a scenario gives."""
-        measure, train = self.task.measure, self.task.train
-        found = measured(self.ensemble, self.task, self.configs)
-        totals = {name: measure.total(values) for name, values in found.items()}
-        values = found[self._measured]
-        totals |= {"train": measure.total(values[:, :train]), "loss": self._losses}
-        if train < values.shape[1]:
-            totals["heldout"] = measure.total(values[:, train:])
-            others = [name for name in found if name != self._measured]
-            totals |= {f"heldout_{name}": measure.total(found[name][:, train:]) for name in others}
-        results = []
-        for k, config in enumerate(self.configs):
-            metrics = {name: total[k].item() for name, total in totals.items()}
-            history = {
-                name: [
-                    point[name] if name == "epoch" else point[name][k] for point in state.history
-                ]
-                for name in state.history[-1]
-            }
-            results.append(RunResult(config, metrics, history))
-        return results
-
     def _counted_threads(self) -> int | None:
         """As many as results depend on."""
         return self.threads if self._device.type == "cpu" else None
-
-    def _progress(self, state: State) -> TrainingProgress:
-        point = state.history[-1]
-        return TrainingProgress(
-            state.epoch,
-            self._schedule.epochs,
-            state.seconds,
-            point["loss"],
-            point[self._measured],
-            point.get("heldout", []),
-            self._measured,
-        )
 
     def _save(self, state: State) -> None:
         assert self._save_to is not None
@@ -340,15 +235,13 @@ class Training:
                 f"{self._save_to}: began with {began} threads, and would end in other results with "
                 f"{self.threads}; go on with as many, or remove the checkpoint"
             )
-        columns = {"loss", self._measured}
-        if self._metric == "train":
-            columns.add("train")
-        if (self._curve_rows >= self.task.train).any():
-            columns.add("heldout")
-        members = len(self.configs)
         try:
             state = read_state(
-                meta, self._schedule.epochs, self._evaluation_epochs, columns, members
+                meta,
+                self._schedule.epochs,
+                self._evaluator.epochs,
+                self._evaluator.columns,
+                len(self.configs),
             )
             self._run_epoch(0)  # makes the tensors of the optimiser, which are then overwritten
             self._losses.copy_(require_like("losses", tensors.pop("losses", None), self._losses))
@@ -372,15 +265,3 @@ def _compile_options() -> dict[str, Any]:
     from torch._inductor import config
 
     return {"deterministic": True} if hasattr(config, "deterministic") else {}
-
-
-def _evaluation_epochs(epochs: int, evaluations: int) -> list[int]:
-    spread = {round(epochs * (i + 1) / evaluations) for i in range(evaluations)}
-    return sorted((spread | {epochs}) - {0})
-
-
-def _evenly(task: Task) -> Tensor:
-    """The examples that curves are measured on, spread evenly over those trained on and others."""
-    wanted, there = task.measure.curve_examples, len(task.targets)
-    step = 1 if wanted is None else max(1, there // wanted)
-    return torch.arange(0, there, step, device=task.targets.device)

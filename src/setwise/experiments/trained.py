@@ -10,8 +10,9 @@ from typing import Any
 
 from setwise import environment
 from setwise.experiments.config import Config
+from setwise.experiments.evaluate import RunResult, TrainingProgress
 from setwise.experiments.saved_networks import packed_network
-from setwise.experiments.train import RunResult, Training, TrainingProgress
+from setwise.experiments.train import Training
 from setwise.losses.table import LOSSES
 
 # Of the results of an ensemble, the identities of those whose networks are to be kept. Asked where

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -65,7 +66,26 @@ def own_names(metric: Metric, settings: tuple[object, ...], *states: str) -> lis
     return [f"{state}_{own}" for state in states]
 
 
-class SetSuccess(MeanOverSets):
+class ShareOfSets(MeanOverSets):
+    """The share of sets that are right, to a tolerance, by ``_per_set``."""
+
+    higher_is_better = True
+    _per_set: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self, features: Features | None = None, *, tolerance: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(features, tolerance, **kwargs)
+        self.features = features
+        self.tolerance = tolerance
+
+    def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
+        """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
+        sets = (preds, target, self.features)
+        self.add(self._per_set(*sets, tolerance=self.tolerance, reduction="none", **rest))
+
+
+class SetSuccess(ShareOfSets):
     """See :func:`setwise.metrics.set_success`.
 
     >>> metric = SetSuccess()
@@ -75,51 +95,13 @@ class SetSuccess(MeanOverSets):
     tensor(1.)
     """
 
-    higher_is_better = True
-
-    def __init__(
-        self, features: Features | None = None, *, tolerance: float = 0.0, **kwargs: Any
-    ) -> None:
-        super().__init__(features, tolerance, **kwargs)
-        self.features, self.tolerance = features, tolerance
-
-    def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
-        """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
-        self.add(
-            set_success(
-                preds,
-                target,
-                self.features,
-                tolerance=self.tolerance,
-                reduction="none",
-                **rest,
-            )
-        )
+    _per_set = staticmethod(set_success)
 
 
-class MultisetEquality(MeanOverSets):
+class MultisetEquality(ShareOfSets):
     """See :func:`setwise.metrics.multiset_equality`."""
 
-    higher_is_better = True
-
-    def __init__(
-        self, features: Features | None = None, *, tolerance: float = 0.0, **kwargs: Any
-    ) -> None:
-        super().__init__(features, tolerance, **kwargs)
-        self.features, self.tolerance = features, tolerance
-
-    def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
-        """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
-        self.add(
-            multiset_equality(
-                preds,
-                target,
-                self.features,
-                tolerance=self.tolerance,
-                reduction="none",
-                **rest,
-            )
-        )
+    _per_set = staticmethod(multiset_equality)
 
 
 class MatchedError(MeanOverSets):

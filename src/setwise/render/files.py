@@ -31,7 +31,7 @@ from torch import Tensor
 
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_steps import state_to_json
-from setwise.files import atomic_write_text, require_regular
+from setwise.files import atomic_write_text, require_regular, unfinished
 from setwise.outside import named, read_json
 from setwise.render.scene import Scene
 from setwise.render.silhouette import boxes, project
@@ -100,11 +100,8 @@ def encode(image: NDArray[np.uint8]) -> bytes:
 
 def save(folder: Path, rank: int, image: bytes, description: dict[str, Any]) -> None:
     """Write a picture, which `encode` gave, and its description: both are whole or not there."""
-    path = image_path(folder, rank)
-    unfinished = _unfinished(folder, path)
-    unfinished.write_bytes(image)
-    unfinished.replace(path)
-    _write(scene_path(folder, rank), folder, description)
+    _write(image_path(folder, rank), folder, image)
+    _write(scene_path(folder, rank), folder, _as_text(description).encode())
 
 
 def load(folder: Path, rank: int, size: tuple[int, int]) -> tuple[Image.Image, dict[str, Any]]:
@@ -170,16 +167,12 @@ def describe_scene(
     }
 
 
-def _write(path: Path, folder: Path, content: dict[str, Any]) -> None:
-    unfinished = _unfinished(folder, path)
-    unfinished.write_text(_as_text(content))
-    unfinished.replace(path)
+def _write(path: Path, folder: Path, content: bytes) -> None:
+    """In one step; not beside the path, where thousands of names would be looked through."""
+    with unfinished(folder / UNFINISHED / path.name) as place:
+        place.write_bytes(content)
+        place.replace(path)
 
 
 def _as_text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=1) + "\n"
-
-
-def _unfinished(folder: Path, path: Path) -> Path:
-    """Where a file is written first: a name that no other process uses."""
-    return folder / UNFINISHED / f"{os.getpid()}-{path.name}"
