@@ -34,7 +34,7 @@ class ScenesData(DataConfig):
     pictures: int = 22_000
     # The first `train` pictures are trained on, the others are held out.
     train: int = 20_000
-    renderer: Literal["mitsuba", "blender", "sketch"] = "mitsuba"
+    renderer: Literal["mitsuba", "blender", "torch", "sketch"] = "mitsuba"
     seed: int = 0
     width: int = 128
     height: int = 128
