@@ -61,7 +61,9 @@ def open_renderer(
         require_int("threads", threads, 1)
     if device != "cpu" and name != "torch":
         require_renderer(name)
-        raise ValueError(f"device: {name} draws on the cpu, not on {device}; use the renderer torch")
+        raise ValueError(
+            f"device: {name} draws on the cpu, not on {device}; use the renderer torch"
+        )
     with closing(_open(name, width, height, samples, threads, blender, device)) as renderer:
         yield renderer
 

@@ -5,13 +5,14 @@ Legend: B pictures, M places for objects, N blocks, F features; H, W height and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.data.scenes import REACH, classes_of, one_hots
+from setwise.data.scenes import REACH, SceneArchive, classes_of, one_hots
 from setwise.render.environment import Environment
 from setwise.render.scene import PlacedBlock, Scene, scene_of
 from setwise.render.tabletop import SceneSettings
@@ -40,17 +41,45 @@ def scene_pictures(
     >>> pictures.shape, objects.shape, valid.sum(-1)
     (torch.Size([2, 3, 16, 16]), torch.Size([2, 4, 18]), tensor([4, 4]))
     """
+    parts = [
+        Pictures(pictures, *_objects(scenes, settings.most, pictures.device))
+        for scenes, pictures in _drawn(settings, numbers, device)
+    ]
+    return Pictures(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def scene_archive(
+    settings: SceneSettings,
+    pictures: int,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> SceneArchive:
+    """The archive of the first so many scenes, as ``setwise data scenes`` makes it."""
+    drawn = np.empty((pictures, settings.height, settings.width, 3), dtype=np.uint8)
+    described: list[list[dict[str, Any]]] = []
+    for scenes, some in _drawn(settings, range(pictures), device):
+        there = len(described)
+        drawn[there : there + len(scenes)] = some.movedim(1, -1).cpu().numpy()
+        described += [
+            [_words(placed) | {"3d_coords": list(placed.location)} for placed in scene.blocks]
+            for scene in scenes
+        ]
+        if progress is not None and scenes:
+            progress(len(described), pictures)
+    return SceneArchive.of(drawn, described)
+
+
+def _drawn(
+    settings: SceneSettings, numbers: Sequence[int], device: torch.device | str
+) -> Iterator[tuple[list[Scene], Tensor]]:
+    """Scenes and pictures of them, some at once; at least one, which may be of none."""
     if settings.renderer != "torch":
         raise ValueError(f"renderer: only torch draws into tensors, not {settings.renderer}")
-    device = torch.device(device)
     renderer = TorchRenderer(settings.width, settings.height, settings.samples, device)
-    numbers, parts = list(numbers), []
-    for first in range(0, len(numbers), renderer.at_once):
-        scenes = settings.scenes(numbers[first : first + renderer.at_once], str(device))
-        parts.append(Pictures(renderer.draw(scenes), *_objects(scenes, settings.most, device)))
-    if not parts:
-        return Pictures(renderer.draw([]), *_objects([], settings.most, device))
-    return Pictures(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    for first in range(0, max(1, len(numbers)), renderer.at_once):
+        some = numbers[first : first + renderer.at_once]
+        scenes = settings.scenes(some, str(renderer.device))
+        yield scenes, renderer.draw(scenes)
 
 
 def block_pictures(

@@ -79,8 +79,8 @@ class Bodies:
         """Which rays [R] are near a block, or others that differ by an angle up to ``spread``."""
         across, radius = self._across(rays)
         along = dot(across, rays.way.unsqueeze(1))
-        radius = radius + spread * along.abs()
-        return (dot(across, across) - along * along < radius * radius).any(0)
+        wide = radius + spread * along.abs()
+        return ((dot(across, across) - along * along < wide * wide) & (radius > 0)).any(0)
 
     def nearest(self, rays: Rays) -> tuple[Tensor, Tensor]:
         """How far each ray goes [R], infinitely if it meets nothing, and whose is what it meets."""
@@ -150,7 +150,8 @@ class Bodies:
         across, radius = self._across(rays)
         along = dot(across, rays.way.unsqueeze(1))  # [N, R]
         apart = dot(across, across) - along * along
-        near = (apart < radius * radius) & (along > -radius) & (along - radius < reach)
+        near = (apart < radius * radius) & (radius > 0)
+        near &= (along > -radius) & (along - radius < reach)
         block, ray = near.nonzero().unbind(-1)
         return ray, block, along[block, ray]
 
@@ -187,9 +188,9 @@ _WIDTH = 13
 
 
 def _numbers(scene: Scene, place: int) -> list[float]:
-    """A block in numbers; where a scene has no such block, one that no ray comes near."""
+    """A block in numbers; where a scene has no such block, one below the ground, of no radius."""
     if place >= len(scene.blocks):
-        return [0.0, 0.0, -1e6, 0.0, *[1.0] * (_WIDTH - 4)]
+        return [0.0, 0.0, -100.0, 0.0, *[0.0] * (_WIDTH - 4)]
     placed = scene.blocks[place]
     shape, half = placed.block.shape, placed.block.half
     core = 0.0 if shape == "sphere" else half - BEVEL * half
@@ -245,7 +246,7 @@ def _turned_back(vectors: Tensor, own: _Fields) -> Tensor:
 
 def _entered(own: _Fields, start: Tensor, way: Tensor, first: Tensor) -> Tensor:
     """Where rays [P] enter blocks, in the axes of these and not before ``first``; or infinity."""
-    half, core = own.half, own.core
+    half = own.half
     cylinder = own.shape == _SHAPES.index("cylinder")
     near, far = _slab(start, way, half)  # between all three pairs of sides
     low = torch.maximum(torch.maximum(near[0], near[1]), near[2])

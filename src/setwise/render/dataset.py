@@ -139,8 +139,8 @@ def render_scenes(
     ``workers`` processes share the work, by default one for each core, unless it is that of an
     ``executor``, whose machines need the same version of the renderer. ``progress`` is called
     after each picture with how many of how many are there; ``blender`` is the program to run if
-    it is not on the PATH, ``device`` where the renderer torch draws. A script that calls this needs ``if __name__ == "__main__":``, because
-    the processes start by importing it.
+    it is not on the PATH, and ``device`` where the renderer torch draws. A script that calls this
+    needs ``if __name__ == "__main__":``, because the processes start by importing it.
     """
     folder = Path(folder)
     numbers = list(dict.fromkeys(numbers))
@@ -166,7 +166,9 @@ def render_scenes(
             before = len(left)
             shares = _shares([number for number in missing if number in left], workers, executor)
             works = [
-                Work("a process that draws", draw_scenes, (settings, share, version, blender, device))
+                Work(
+                    "a process that draws", draw_scenes, (settings, share, version, blender, device)
+                )
                 for share in shares
             ]
             place = LocalExecutor(len(shares)) if executor is None else executor

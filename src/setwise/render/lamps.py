@@ -159,7 +159,12 @@ class Glow:
         colour, metal, square = bodies.balls()
         colour = torch.where(metal, _METAL * colour, colour)
         found = torch.cat(
-            [middle, square[None], even * colour / math.pi, (sloped * colour / math.pi).flatten(0, 1)]
+            [
+                middle,
+                square[None],
+                even * colour / math.pi,
+                (sloped * colour / math.pi).flatten(0, 1),
+            ]
         )
         self._table = found.unflatten(1, (bodies.most, self.number)).movedim(1, 0).contiguous()
 

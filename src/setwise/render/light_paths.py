@@ -30,7 +30,6 @@ _UNITS = 2**16  # of a random number
 # x^5 = x + 1 (Roberts, 2018).
 _SPREAD = tuple(round(_UNITS * 1.16730397826141868425604**-power) | 1 for power in range(1, 5))
 _STEP, *_MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64
-_LEAST = 1e-9
 
 
 class Surface(NamedTuple):
@@ -75,9 +74,7 @@ class Paths:
         angle = 2 * math.pi * (torch.arange(_TABLE, dtype=torch.float64) + 0.5) / _TABLE
         self._circle = torch.stack([angle.cos(), angle.sin()]).to(device, torch.float32)
 
-    def followed(
-        self, rays: Rays, far: Tensor, owner: Tensor, key: Tensor, turn: Tensor
-    ) -> Tensor:
+    def followed(self, rays: Rays, far: Tensor, owner: Tensor, key: Tensor, turn: Tensor) -> Tensor:
         """The light [3, R] that comes back along rays, which met ``owner`` [R] so far away [R].
 
         Of a ``key`` [R], a pixel of a scene, each ``turn`` [R] takes other chances.
@@ -183,7 +180,7 @@ class Paths:
 
 def _across(normal: Tensor) -> tuple[Tensor, Tensor]:
     """Two vectors at right angles to unit vectors [3, R], and to each other."""
-    x, y, z = normal
+    x, _, z = normal
     upright = z.abs() > 0.9
     helper = torch.stack([torch.zeros_like(x), upright.to(x.dtype), (~upright).to(x.dtype)])
     right = unit(_cross(helper, normal))

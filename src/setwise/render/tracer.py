@@ -123,7 +123,6 @@ class TorchRenderer:
         yield from zip(turn.split(size), pixel.split(size), strict=True)
 
 
-
 def drawing_device(name: torch.device | str) -> torch.device:
     """The device of a name, if there is such a one here."""
     try:
@@ -183,9 +182,7 @@ class View:
         self._size = width, height
         self._step = math.tan(math.radians(FIELD_OF_VIEW) / 2) / (width / 2)
         self.spread = self._step  # of a pixel, from its middle to its corners, at most
-        frames = [
-            [scene.camera, *axes_of(scene.camera, scene.aim)] for scene in scenes
-        ]
+        frames = [[scene.camera, *axes_of(scene.camera, scene.aim)] for scene in scenes]
         # [S, 4, 3] -> [4, 3, S]
         self._frames = torch.tensor(frames, dtype=torch.float64).movedim(0, -1)
         self._frames = self._frames.contiguous().to(device, torch.float32)
