@@ -1,9 +1,10 @@
 """The renderers beside each other: how near to Mitsuba's with many rays their pictures come.
 
     python -m tools.renderers measure  # the record and the figure; needs Blender, takes minutes
-    python -m tools.renderers write    # the table of docs/pictures.md
+    python -m tools.renderers write    # the tables of docs/renderers.md
 
-The record is benchmarks/records/renderers.json. Signal to noise is that of bytes, 10 lg(255^2 / d)
+The records are benchmarks/records/renderers.json and, of ``studies/rendered_scenes.py``,
+results/rendered-scenes.jsonl. Signal to noise is that of bytes, 10 lg(255^2 / d)
 with the mean square difference d; seconds are those of one core, which Blender, a program of its
 own, does not tell.
 """
@@ -14,31 +15,41 @@ import argparse
 import json
 import math
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from statistics import median
+from typing import get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from setwise.data import Blocksworld
 from setwise.environment import describe
+from setwise.experiments import records
+from setwise.experiments.experiment import Sheet
 from setwise.files import atomic_write_text
-from setwise.render import Environment, Scene, Settings, open_renderer
+from setwise.render import Scene, SceneSettings, open_renderer
 from setwise.render.backends import RendererName
-from setwise.render.tabletop import SceneSettings
 from tools.markdown import markdown, with_blocks
 from tools.photographs import contact_sheet, save
 
 ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "benchmarks" / "records" / "renderers.json"
-PAGE = ROOT / "docs" / "pictures.md"
+PAGE = ROOT / "docs" / "renderers.md"
 FIGURE = ROOT / "docs" / "figures" / "renderers.png"
 SCENES = 4
-MANY = 256  # rays for each pixel of what all are held against
+MANY = 128  # rays for each pixel of what all are held against
 TABLE = SceneSettings()
-BLOCKS = Settings(Environment.draw(Blocksworld(4, 3), 0))
+NAME = "rendered-scenes"
+# The numbers of a record, and the distance within which each counts an object as found.
+LIMITS = {
+    "heldout_ap": "any",
+    "heldout_ap_1": "1",
+    "heldout_ap_0.5": "0.5",
+    "heldout_ap_0.25": "0.25",
+    "heldout": "0.125",
+}
 
 
 def drawn(
@@ -63,51 +74,61 @@ def noise(pictures: Sequence[NDArray[np.uint8]], true: Sequence[NDArray[np.uint8
 def measure() -> None:
     """Draw by all of them, and write the record and the figure."""
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"scenes": SCENES, "many": MANY, "of": {}}
+    scenes = TABLE.scenes(range(SCENES))
+    size = {"width": TABLE.width, "height": TABLE.height}
+    true, _ = drawn("mitsuba", scenes, MANY, **size)
+    told: dict[str, dict[str, float]] = {}
     rows: list[NDArray[np.uint8]] = []
-    for kind, settings in (("scenes", TABLE), ("blocks", BLOCKS)):
-        numbers = range(SCENES) if kind == "scenes" else range(100, 100 + 700 * SCENES, 700)
-        scenes = settings.scenes(list(numbers))
-        size = {"width": settings.width, "height": settings.height}
-        true, _ = drawn("mitsuba", scenes, MANY, **size)
-        told = {}
-        for name in get_args(RendererName):
-            pictures, took = drawn(name, scenes, settings.samples, **size)
-            told[name] = {"decibels": noise(pictures, true)}
-            if name != "blender":  # a process of its own
-                told[name]["seconds"] = round(took, 3)
-            if kind == "scenes":
-                rows += pictures
-            print(kind, name, told[name], flush=True)
-        found["of"][kind] = told | {"samples": settings.samples, **size}
+    for name in get_args(RendererName):
+        pictures, took = drawn(name, scenes, TABLE.samples, **size)
+        told[name] = {"decibels": noise(pictures, true)}
+        if name != "blender":
+            told[name]["seconds"] = round(took, 3)
+        rows += pictures
+        print(name, told[name], flush=True)
     save(contact_sheet(rows, columns=SCENES), FIGURE)
+    found = {"scenes": SCENES, "many": MANY, "samples": TABLE.samples, **size, "of": told}
     found["environment"] = describe(torch.device("cpu"))
     atomic_write_text(RECORD, json.dumps(found, indent=1) + "\n")
 
 
-def table() -> str:
+def compared() -> str:
     """How near each renderer comes, and what it takes."""
-    found = json.loads(RECORD.read_text(encoding="utf-8"))["of"]
+    found = json.loads(RECORD.read_text(encoding="utf-8"))
     rows = []
-    for name in get_args(RendererName):
-        row = [f"`{name}`"]
-        for kind in ("scenes", "blocks"):
-            told = found[kind][name]
-            row += [
-                f"{told['decibels']:.1f}",
-                f"{told['seconds']:.2f}" if "seconds" in told else "",
-            ]
-        rows.append(row)
-    titles = ["renderer"]
-    for kind, what in (("scenes", "scenes"), ("blocks", "blocks")):
-        size = f"{found[kind]['width']} x {found[kind]['height']}"
-        titles += [f"{what}, {size}: dB", "seconds of a core"]
-    return "\n".join(markdown(titles, rows)) + "\n"
+    for name, told in found["of"].items():
+        took = f"{told['seconds']:.2f}" if "seconds" in told else "not told"
+        rows.append([f"`{name}`", f"{told['decibels']:.1f}", took])
+    size = f"{found['width']} x {found['height']} pixels, {found['samples']} rays each"
+    return "\n".join(markdown([size, "decibels", "seconds of a core"], rows)) + "\n"
 
 
-def written(text: str) -> str:
-    """The page with the table of the record."""
-    return with_blocks(text, PAGE.name, {"renderers": table()})
+def learned(results: Path) -> str:
+    """A row for each network with each loss, the best at the strictest distance first."""
+    if not (results / f"{NAME}.jsonl").is_file():
+        return "Nothing recorded yet.\n"
+    sheet = Sheet.read(results / f"{NAME}.json")
+    cells: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
+    for record in records.read(results / f"{NAME}.jsonl"):
+        cells[record["scenario"], record["loss"]].append(record["metrics"])
+    rows = []
+    for (scenario, loss), runs in cells.items():
+        medians = [median(run[name] for run in runs) for name in LIMITS]
+        style = sheet.losses[loss]
+        told = [sheet.scenarios[scenario], style.symbol, str(len(runs))]
+        rows.append((medians[-1], [*told, *(f"{value:.3f}" for value in medians)]))
+    rows.sort(key=lambda row: -row[0])
+    return (
+        "\n".join(
+            markdown(["network", "loss", "seeds", *LIMITS.values()], [row for _, row in rows])
+        )
+        + "\n"
+    )
+
+
+def written(text: str, results: Path = ROOT / "results") -> str:
+    """The page with the tables of the records."""
+    return with_blocks(text, PAGE.name, {"renderers": compared(), "rendered": learned(results)})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -283,5 +283,7 @@ def test_devices_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 def test_a_scene_without_blocks_is_drawn() -> None:
     empty = replace(lone("cube"), blocks=())
     assert TorchRenderer(8, 6, 1)(empty).shape == (6, 8, 3)
+    sky = replace(lone("cube"), aim=(0.0, 0.0, 40.0))
+    assert not TorchRenderer(8, 6, 1)(sky)[:2].any()  # there is nothing, and it is black
     rays = Rays(torch.zeros(3, 2), torch.ones(3, 2), torch.zeros(2, dtype=torch.long))
     assert Bodies([empty], CPU).nearest(rays)[1].tolist() == [GROUND, GROUND]

@@ -181,7 +181,8 @@ class _Fields(NamedTuple):
     @staticmethod
     def read(found: Tensor) -> _Fields:
         """Out of all numbers [fields, P]."""
-        return _Fields(found[:3], found[3], *found[4:9], found[9:12], found[12])
+        around, half, core, shape, cos, sin = found[3:9].unbind()
+        return _Fields(found[:3], around, half, core, shape, cos, sin, found[9:12], found[12])
 
 
 _WIDTH = 13

@@ -106,9 +106,11 @@ class Paths:
 
     def open_ground(self, rays: Rays) -> tuple[Tensor, Tensor]:
         """The light [3, R] of ground that no block takes any from, and which [R] is such ground."""
-        point = rays.at(ground(rays))
+        far = ground(rays)
+        there = far.isfinite()
+        point = rays.at(torch.where(there, far, 0.0))
         normal = ground_normals(point)
-        calm = ~self._lights.hidden(self._bodies, point, rays.scene)
+        calm = there & ~self._lights.hidden(self._bodies, point, rays.scene)
         direct = self._lights.open(point, normal, rays.scene)
         return looks.GROUND * (direct + self._glow(point, normal, rays.scene)), calm
 

@@ -23,7 +23,7 @@ from setwise.render.scene import FIELD_OF_VIEW, Scene
 
 _VERSION = 1
 _FEWER = 8  # points of a pixel, to one that light is followed from
-_AT_ONCE = {"cpu": 2**16, "cuda": 2**21}  # paths
+_AT_ONCE = {"cpu": 2**16, "cuda": 2**19}  # paths
 _PIXELS = {"cpu": 2**14, "cuda": 2**21}  # of scenes that are drawn together
 # Points in a square by multiples of these: powers of 1 / 1.32471795724, the root of x^3 = x + 1.
 _SPREAD = (0.7548776662466927, 0.5698402909980532)
@@ -80,8 +80,8 @@ class TorchRenderer:
         view = View(scenes, self.width, self.height, self.device)
         paths = Paths(scenes, bodies, self.device)
         pixels = len(scenes) * self.width * self.height
-        where = torch.tensor(spread_points(self.samples), device=self.device)
-        far = torch.zeros(self.samples, pixels, device=self.device)
+        where = torch.tensor(spread_points(self.samples), dtype=torch.float32, device=self.device)
+        far = torch.zeros(self.samples, pixels, dtype=torch.float32, device=self.device)
         owner = torch.full_like(far, GROUND, dtype=torch.int8)
         everywhere = torch.arange(pixels, device=self.device)
         close = [
@@ -94,7 +94,7 @@ class TorchRenderer:
             owner[turn, part] = own.to(torch.int8)
         mixed = (owner != owner[0]).any(0)
         few = math.ceil(self.samples / _FEWER)
-        light = torch.zeros(3, self.samples, pixels, device=self.device)
+        light = far.new_zeros(3, self.samples, pixels)
         count = torch.where(mixed, self.samples, few)  # of points that light is followed from
         # Where nothing but open ground is, its middle is enough.
         bare = ((owner[0] == GROUND) & ~mixed).nonzero().squeeze(-1)
@@ -109,7 +109,7 @@ class TorchRenderer:
             own = owner[turn, part].long()
             along = torch.where(own == GROUND, ground(rays), far[turn, part])
             light[:, turn, part] = paths.followed(rays, along, own, view.keys(part), turn)
-        total = torch.zeros(3, pixels, device=self.device)
+        total = far.new_zeros(3, pixels)
         for turn in range(self.samples):  # one after the other, so that sums are always the same
             total = total + light[:, turn]
         total = total / count.clamp(min=1)
@@ -194,8 +194,8 @@ class View:
         width, height = self._size
         scene, x, y = self._where(pixel)
         start, right, up, ahead = self._frames[..., scene]
-        x = (x + across - width / 2) * self._step
-        y = (height / 2 - (y + down)) * self._step
+        x = (x.float() + across - width / 2) * self._step
+        y = (height / 2 - (y.float() + down)) * self._step
         return Rays(start, unit(ahead + x * right + y * up), scene)
 
     def keys(self, pixel: Tensor) -> Tensor:
