@@ -37,7 +37,7 @@ from tools.photographs import contact_sheet, save
 ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "benchmarks" / "records" / "renderers.json"
 PAGE = ROOT / "docs" / "renderers.md"
-FIGURE = ROOT / "docs" / "figures" / "renderers.png"
+FIGURE = ROOT / "docs" / "figures" / "renderers.jpg"
 SCENES = 4
 MANY = 128  # rays for each pixel of what all are held against
 TABLE = SceneSettings()
@@ -53,10 +53,12 @@ LIMITS = {
 
 
 def drawn(
-    name: RendererName, scenes: Sequence[Scene], samples: int, **size: int
+    name: RendererName, scenes: Sequence[Scene], samples: int
 ) -> tuple[list[NDArray[np.uint8]], float]:
     """Pictures of the scenes on one core, and the seconds of each after the first."""
-    with open_renderer(name, samples=samples, threads=1, **size) as draw:
+    with open_renderer(
+        name, width=TABLE.width, height=TABLE.height, samples=samples, threads=1
+    ) as draw:
         pictures = [draw(scenes[0])]  # loads what has to be loaded
         before = time.process_time()
         pictures += [draw(scene) for scene in scenes[1:]]
@@ -76,11 +78,11 @@ def measure() -> None:
     torch.set_num_threads(1)
     scenes = TABLE.scenes(range(SCENES))
     size = {"width": TABLE.width, "height": TABLE.height}
-    true, _ = drawn("mitsuba", scenes, MANY, **size)
+    true, _ = drawn("mitsuba", scenes, MANY)
     told: dict[str, dict[str, float]] = {}
     rows: list[NDArray[np.uint8]] = []
     for name in get_args(RendererName):
-        pictures, took = drawn(name, scenes, TABLE.samples, **size)
+        pictures, took = drawn(name, scenes, TABLE.samples)
         told[name] = {"decibels": noise(pictures, true)}
         if name != "blender":
             told[name]["seconds"] = round(took, 3)

@@ -46,9 +46,9 @@ def lone(shape: Any, place: looks.Vector = (0.3, -0.2, 0.7), colour: str = "red"
     return looks.jittered((placed,), 0, 0)
 
 
-def light_of(scene: Scene, **size: int) -> NDArray[np.float64]:
+def light_of(scene: Scene, samples: int = 16) -> NDArray[np.float64]:
     """A picture in linear light, from 0 to 1."""
-    bytes_of = TorchRenderer(**{"width": 48, "height": 32, "samples": 16} | size)(scene) / 255
+    bytes_of = TorchRenderer(48, 32, samples)(scene) / 255
     return np.where(bytes_of <= 0.04045, bytes_of / 12.92, ((bytes_of + 0.055) / 1.055) ** 2.4)
 
 

@@ -23,6 +23,7 @@ from setwise.render.scene import FIELD_OF_VIEW, Scene
 
 _VERSION = 1
 _FEWER = 8  # points of a pixel, to one that light is followed from
+_FIRST = 8  # points of a pixel, by which outlines are found
 _AT_ONCE = {"cpu": 2**16, "cuda": 2**19}  # paths
 _PIXELS = {"cpu": 2**14, "cuda": 2**21}  # of scenes that are drawn together
 # Points in a square by multiples of these: powers of 1 / 1.32471795724, the root of x^3 = x + 1.
@@ -89,11 +90,18 @@ class TorchRenderer:
             for part in everywhere.split(at_once(self.device))
         ]
         turns = torch.arange(self.samples, device=self.device)
-        for turn, part in self._parts(*_pairs(turns, torch.cat(close))):
-            far[turn, part], own = bodies.nearest(view.rays(part, *where[turn].unbind(-1)))
-            owner[turn, part] = own.to(torch.int8)
-        mixed = (owner != owner[0]).any(0)
         few = math.ceil(self.samples / _FEWER)
+        first = max(few, _FIRST)
+
+        def look(some: Tensor, at: Tensor) -> None:
+            for turn, part in self._parts(*_pairs(some, at)):
+                far[turn, part], own = bodies.nearest(view.rays(part, *where[turn].unbind(-1)))
+                owner[turn, part] = own.to(torch.int8)
+
+        # The first points of a pixel tell whether an outline crosses it; if so, all are looked at.
+        look(turns[:first], torch.cat(close))
+        mixed = (owner[:first] != owner[0]).any(0)
+        look(turns[first:], mixed.nonzero().squeeze(-1))
         light = far.new_zeros(3, self.samples, pixels)
         count = torch.where(mixed, self.samples, few)  # of points that light is followed from
         # Where nothing but open ground is, its middle is enough.
@@ -110,8 +118,8 @@ class TorchRenderer:
             along = torch.where(own == GROUND, ground(rays), far[turn, part])
             light[:, turn, part] = paths.followed(rays, along, own, view.keys(part), turn)
         total = far.new_zeros(3, pixels)
-        for turn in range(self.samples):  # one after the other, so that sums are always the same
-            total = total + light[:, turn]
+        for part in light.unbind(1):  # one after the other, so that sums are always the same
+            total = total + part
         total = total / count.clamp(min=1)
         bytes_of = torch.bucketize(total, display_steps().to(self.device), right=True)
         shape = (3, len(scenes), self.height, self.width)
