@@ -5,14 +5,16 @@
 
 Networks learn by the likelihood of the set: nobody tells them which output is for which block. They
 have an output for each region of a picture; or, in another scenario, as many queries as there are
-blocks, which look for them. ``setwise plan`` then takes pictures.
+blocks, which look for them. ``setwise plan`` then takes pictures. Those of the Blocksworld to learn
+from are drawn by the renderer torch at the start, several of each state; pictures to be read
+afterwards may be of any renderer.
 """
 
 from __future__ import annotations
 
 from setwise.experiments import Config, Experiment, Schedule
 from setwise.experiments.networks import Predictor
-from setwise.experiments.tasks import BlockPicturesData, PuzzlePicturesData
+from setwise.experiments.tasks import PuzzlePicturesData, TracedBlocksData
 
 LOSS = "set_likelihood"
 _CONVOLUTIONS = (32, 64, 128, 128)
@@ -30,10 +32,10 @@ def block_config(scenario: str, loss: str, seed: int) -> Config:
         seed=seed,
         shuffle_input=False,
         shuffle_target=True,
-        data=BlockPicturesData(blocks=4, states=2500, train=2200),
+        data=TracedBlocksData(blocks=4, states=3200, train=2200, views=4),
         network=BLOCK_NETWORKS[scenario],
         schedule=Schedule(
-            epochs=300, batch=50, learning_rate=1.5e-3, cooldown=0.8, blur=8.0, evaluations=10
+            epochs=75, batch=50, learning_rate=1.5e-3, cooldown=0.8, blur=8.0, evaluations=10
         ),
     )
 

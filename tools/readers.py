@@ -198,6 +198,8 @@ def measure(options: argparse.Namespace) -> None:
             "reader": reader.config.as_dict(),
             "environment": describe(torch.device("cpu")),
         }
+        if isinstance(reader.data, BlockPicturesData):  # it may have learned from other ones
+            told |= {"renderer": files.read_settings(reader.data.place(options.data))["renderer"]}
         if options.what == "read":
             world = _world_of(reader, options)
             place = place_of(reader, world, options.data, scratch)
@@ -238,8 +240,9 @@ def tables() -> str:
             mistakes = ", ".join(f"{count} {what}" for what, count in told["mistakes"].items())
             right, total = told["right"], told["states"]
             data = told["reader"]["data"]
+            shown = f"{name}, by {told['renderer']}" if "renderer" in told else name
             reading.append(
-                [name, f"{data['train']:,}", f"{right:,} of {total:,}", mistakes or "none"]
+                [shown, f"{data['train']:,}", f"{right:,} of {total:,}", mistakes or "none"]
             )
         for told in _record(kind, "plans"):
             problems = told["problems"]

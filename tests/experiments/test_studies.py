@@ -20,13 +20,13 @@ from setwise.experiments import store
 from setwise.experiments.config import config_from
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.run import require_own_name
-from setwise.experiments.tasks import SpritesData
+from setwise.experiments.tasks import ScenesData, SpritesData
 from setwise.losses.table import LOSSES
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
 
-@pytest.fixture(params=["losses", "likelihood", "detection"])
+@pytest.fixture(params=["losses", "likelihood", "detection", "rendered_scenes"])
 def study(request: pytest.FixtureRequest) -> Any:
     return run_file("experiment", STUDIES / f"{request.param}.py")
 
@@ -49,7 +49,8 @@ def test_the_committed_sheet_is_that_of_the_study() -> None:
     """Of those that have been trained."""
     detection = run_file("experiment", STUDIES / "detection.py")
     likelihood = run_file("experiment", STUDIES / "likelihood.py").EXPERIMENT
-    for experiment in (likelihood, detection.EXPERIMENT, detection.RECIPES):
+    rendered = run_file("experiment", STUDIES / "rendered_scenes.py").EXPERIMENT
+    for experiment in (likelihood, detection.EXPERIMENT, detection.RECIPES, rendered):
         path = STUDIES.parent / "results" / f"{experiment.name}.json"
         assert not path.exists() or Sheet.read(path) == experiment.sheet
 
@@ -217,6 +218,32 @@ def test_steps_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     [timed] = store.read(tmp_path / times.TIMES)
     assert timed["members"] == 2
     assert timed["milliseconds"] > 0
+
+
+@pytest.mark.slow
+def test_rendered_scenes_are_drawn_and_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = run_file("experiment", STUDIES / "rendered_scenes.py")
+    assert {scenario for scenario, _ in study.CELLS} == set(study.NETWORKS)
+    size: dict[str, Any] = {"renderer": "torch", "width": 16, "height": 16, "samples": 1}
+    monkeypatch.setattr(study, "DATA", ScenesData(pictures=66, train=64, most=4, **size))
+    small = {
+        name: (replace(network, width=8, convolutions=(4, 4, 4)), rate, warmup)
+        for name, (network, rate, warmup) in study.NETWORKS.items()
+    }
+    monkeypatch.setattr(study, "NETWORKS", small)
+    monkeypatch.setattr(study, "EPOCHS", 1)
+    monkeypatch.setattr(study, "EXPERIMENT", replace(study.EXPERIMENT, seeds=1))
+    places = str(tmp_path / "results"), str(tmp_path / "runs")
+    for trained in (1, 0):  # what is recorded is not trained again
+        study.main(*places, "queries/plain_cross_entropy")
+        assert f"{trained} networks trained" in capsys.readouterr().out
+    [record] = store.read(tmp_path / "results" / "rendered-scenes.jsonl")
+    assert {"heldout_ap", "heldout"} <= set(record["metrics"])
+    assert record["config"]["data"]["sha256"]
+    with pytest.raises(SystemExit, match="cells: expected some of queries/plain_cross_entropy"):
+        study.main(*places, "idspn")
 
 
 def _make_small(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:

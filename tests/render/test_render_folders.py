@@ -255,7 +255,7 @@ BAD_CALLS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: opened("povray"),
         ValueError,
-        "^renderer: expected one of mitsuba, blender, sketch, got",
+        "^renderer: expected one of mitsuba, blender, torch, sketch, got",
     ),
     (lambda: opened(width=0), ValueError, "^width: must be at least 1, got 0"),
     (lambda: opened(height=2.5), TypeError, "^height: expected an int, got float"),

@@ -31,9 +31,8 @@ def test_words_are_those_of_the_renderers() -> None:
 
 def test_objects_stand_apart_and_can_be_seen() -> None:
     counts = set()
-    for number in range(12):
-        scene = TINY.scene(number)
-        assert scene == TINY.scene(number)
+    for number, scene in enumerate(TINY.scenes(range(12))):
+        assert scene == TINY.scene(number)  # alone, as among others
         counts.add(len(scene.blocks))
         owner = visible_blocks(scene, 24, 24)
         for one, placed in enumerate(scene.blocks):

@@ -70,11 +70,12 @@ def _add_drawing(parser: argparse.ArgumentParser, folder: str) -> None:
     add = parser.add_argument
     add(
         "--renderer",
-        choices=["mitsuba", "blender", "sketch"],
+        choices=["mitsuba", "blender", "torch", "sketch"],
         default="mitsuba",
-        help="sketch takes a moment instead of seconds for a picture, and looks like it; "
-        "default: mitsuba",
+        help="mitsuba and blender take seconds for a picture; torch takes a moment, or next to "
+        "nothing on a GPU, and looks nearly the same; sketch is without shadows; default: mitsuba",
     )
+    add("--device", default="cpu", help="where torch draws, such as cuda; default: cpu")
     add("--blender", type=Path, metavar="PATH", help="the program, if it is not on the PATH")
     add("--samples", type=int, default=32, help="rays for each pixel; default: 32")
     add("--workers", type=int, help="processes here that draw; default: one for each core")
@@ -114,6 +115,7 @@ def _blocksworld(options: argparse.Namespace) -> int:
                 Console(stderr=True),
                 workers=options.workers,
                 blender=options.blender,
+                device=options.device,
                 executor=executor if executor.spreads else None,
             )
     except KeyboardInterrupt:
@@ -151,6 +153,7 @@ def _scenes(options: argparse.Namespace) -> int:
                 folder,
                 workers=options.workers,
                 blender=options.blender,
+                device=options.device,
                 progress=progress,
                 executor=executor if executor.spreads else None,
             )

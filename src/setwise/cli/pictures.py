@@ -33,6 +33,7 @@ def draw_archive(
     workers: int | None = None,
     blender: Path | None = None,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> tuple[Path, BlocksworldArchive]:
     """See `setwise.render.archive.draw_archive`."""
     from setwise.render import archive
@@ -46,6 +47,7 @@ def draw_archive(
             blender=blender,
             progress=progress,
             executor=executor,
+            device=device,
         )
 
 

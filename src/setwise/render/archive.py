@@ -22,6 +22,7 @@ def draw_archive(
     blender: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> tuple[Path, BlocksworldArchive]:
     """Draw so many states, None for all, except those the folder has; then write their archive.
 
@@ -41,6 +42,7 @@ def draw_archive(
         blender=blender,
         progress=progress,
         executor=executor,
+        device=device,
     )
     found = collect(world, wanted, folder)
     path = folder / archive_name(states)

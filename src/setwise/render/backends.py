@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from setwise.data.checks import require_int
 from setwise.render.scene import Scene
 
-RendererName = Literal["mitsuba", "blender", "sketch"]
+RendererName = Literal["mitsuba", "blender", "torch", "sketch"]
 _PACKAGES = {"mitsuba": "mitsuba", "drjit": "mitsuba", "PIL": "pillow"}  # by module
 
 
@@ -25,6 +25,18 @@ class Renderer(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class BatchRenderer(Renderer, Protocol):
+    """One that takes less time for several scenes at once."""
+
+    @property
+    def at_once(self) -> int:
+        """How many scenes it is given best."""
+
+    def many(self, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
+        """Draws each as it would alone: uint8 [S, height, width, 3]."""
+
+
 @contextmanager
 def open_renderer(
     name: RendererName = "mitsuba",
@@ -34,18 +46,25 @@ def open_renderer(
     samples: int = 32,
     threads: int | None = None,
     blender: str | Path | None = None,
+    device: str = "cpu",
 ) -> Iterator[Renderer]:
     """A renderer for pictures of one size, ``with open_renderer() as draw: image = draw(scene)``.
 
     ``samples`` is the number of rays for each pixel; mitsuba rounds it up to eight times a square,
     sketch to a square. Noise falls about with its square root. ``threads``, by default all cores,
-    change no byte. ``blender`` is the program to run where it is not on the PATH.
+    change no byte. ``blender`` is the program to run where it is not on the PATH, ``device`` where
+    the renderer torch draws, such as ``"cuda"``; the others draw on the CPU.
     """
     for what, value in (("width", width), ("height", height), ("samples", samples)):
         require_int(what, value, 1)
     if threads is not None:
         require_int("threads", threads, 1)
-    with closing(_open(name, width, height, samples, threads, blender)) as renderer:
+    if device != "cpu" and name != "torch":
+        require_renderer(name)
+        raise ValueError(
+            f"device: {name} draws on the cpu, not on {device}; use the renderer torch"
+        )
+    with closing(_open(name, width, height, samples, threads, blender, device)) as renderer:
         yield renderer
 
 
@@ -60,6 +79,10 @@ def renderer_version(name: RendererName, blender: str | Path | None = None) -> s
             from setwise.render import sketch
 
             return sketch.version()
+        if name == "torch":
+            from setwise.render import tracer
+
+            return tracer.version()
         from setwise.render import blender as program
 
         return program.version(blender)
@@ -72,6 +95,7 @@ def _open(
     samples: int,
     threads: int | None,
     blender: str | Path | None,
+    device: str,
 ) -> Renderer:
     with _named_extra(name):
         if name == "mitsuba":
@@ -82,6 +106,10 @@ def _open(
             from setwise.render.sketch import SketchRenderer
 
             return SketchRenderer(width, height, samples)
+        if name == "torch":
+            from setwise.render.tracer import TorchRenderer
+
+            return TorchRenderer(width, height, samples, device, threads)
         from setwise.render.blender import BlenderRenderer
 
         return BlenderRenderer(width, height, samples, threads, blender)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from setwise.executors import Executor, ExecutorError, LocalExecutor, StoppedErr
 from setwise.files import alone
 from setwise.render import files
 from setwise.render.backends import (
+    BatchRenderer,
     RendererName,
     open_renderer,
     renderer_version,
@@ -60,6 +61,10 @@ class Settings:
         """The scene of the state of this rank."""
         return scene_of(self.environment, self._state(number), self.seed)
 
+    def scenes(self, numbers: Sequence[int], device: str = "cpu") -> list[Scene]:
+        """Those of several."""
+        return [self.scene(number) for number in numbers]
+
     def describe(self, number: int, scene: Scene) -> dict[str, Any]:
         """What is said beside its picture."""
         world, size = self.environment.world, (self.width, self.height)
@@ -83,8 +88,11 @@ class Drawn(Protocol):
     @property
     def samples(self) -> int: ...
 
-    def scene(self, number: int) -> Scene:
-        """The scene of a number, and of the settings, and of nothing else."""
+    def scenes(self, numbers: Sequence[int], device: str = "cpu") -> list[Scene]:
+        """The scenes of numbers, which follow from these and the settings, and nothing else.
+
+        On the device, where there is much to compute.
+        """
 
     def describe(self, number: int, scene: Scene) -> dict[str, Any]:
         """What is said beside its picture, in values that JSON has."""
@@ -99,6 +107,7 @@ def render_states(
     blender: Program = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> None:
     """Draw states [S, N, 3] into a folder, by their ranks; see `render_scenes`."""
     numbers = settings.environment.world.rank(states).flatten().tolist()
@@ -110,6 +119,7 @@ def render_states(
         blender=blender,
         progress=progress,
         executor=executor,
+        device=device,
     )
 
 
@@ -122,14 +132,15 @@ def render_scenes(
     blender: Program = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> None:
     """Draw scenes into a folder (see `setwise.render.files`), except those it has.
 
     ``workers`` processes share the work, by default one for each core, unless it is that of an
     ``executor``, whose machines need the same version of the renderer. ``progress`` is called
     after each picture with how many of how many are there; ``blender`` is the program to run if
-    it is not on the PATH. A script that calls this needs ``if __name__ == "__main__":``, because
-    the processes start by importing it.
+    it is not on the PATH, and ``device`` where the renderer torch draws. A script that calls this
+    needs ``if __name__ == "__main__":``, because the processes start by importing it.
     """
     folder = Path(folder)
     numbers = list(dict.fromkeys(numbers))
@@ -155,7 +166,9 @@ def render_scenes(
             before = len(left)
             shares = _shares([number for number in missing if number in left], workers, executor)
             works = [
-                Work("a process that draws", draw_scenes, (settings, share, version, blender))
+                Work(
+                    "a process that draws", draw_scenes, (settings, share, version, blender, device)
+                )
                 for share in shares
             ]
             place = LocalExecutor(len(shares)) if executor is None else executor
@@ -179,11 +192,12 @@ def draw_scenes(
     numbers: list[int],
     version: str,
     blender: Program,
+    device: str,
     *,
     tell: Callable[[Picture], None],
     stop: Callable[[], bool],
 ) -> None:
-    """Draw the scenes one after the other on one core, and tell each; see `Work`."""
+    """Draw the scenes on one core or the device, and tell each; see `Work`."""
     if (here := renderer_version(settings.renderer, blender)) != version:
         raise ValueError(f"renderer: expected {version}, as the other pictures, this is {here}")
     with open_renderer(
@@ -193,12 +207,17 @@ def draw_scenes(
         samples=settings.samples,
         threads=1,
         blender=blender,
+        device=device,
     ) as draw:
-        for number in numbers:
+        together = draw.at_once if isinstance(draw, BatchRenderer) else 1
+        for first in range(0, len(numbers), together):
             if stop():
                 raise StoppedError
-            scene = settings.scene(number)
-            tell((number, files.encode(draw(scene)), settings.describe(number, scene)))
+            some = numbers[first : first + together]
+            scenes = settings.scenes(some, device)
+            pictures = draw.many(scenes) if isinstance(draw, BatchRenderer) else map(draw, scenes)
+            for number, scene, picture in zip(some, scenes, pictures, strict=True):
+                tell((number, files.encode(picture), settings.describe(number, scene)))
 
 
 def _cores() -> int:

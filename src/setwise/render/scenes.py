@@ -29,6 +29,7 @@ def draw_scenes(
     blender: Program = None,
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> tuple[Path, SceneArchive]:
     """Draw the first so many scenes, except those the folder has; then write their archive.
 
@@ -43,6 +44,7 @@ def draw_scenes(
         blender=blender,
         progress=progress,
         executor=executor,
+        device=device,
     )
     drawn = np.empty((pictures, settings.height, settings.width, 3), dtype=np.uint8)
     scenes = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,22 @@ from numpy.typing import NDArray
 Shape = Literal["cube", "cylinder", "sphere"]
 Floats = NDArray[np.float64]
 
-_BEVEL = 0.12  # of the half extent
+BEVEL = 0.12  # of the half extent
 _ARC = 6  # segments of an edge's quarter circle
 _ROUND = 96  # segments around a cylinder: a polygon 0.0004 away from its circle
-# Flat up to this y, then a quarter circle up to z = 23 at y = 38.
-_SWEEP_START, _SWEEP_RADIUS, _FRONT, _HALF_WIDTH, _SWEEP = 15.0, 23.0, -40.0, 60.0, 64
+_SWEEP = 64  # segments of the quarter circle of the backdrop
+
+
+class Backdrop(NamedTuple):
+    """The ground, flat from the y ``front`` to ``bend``, then a quarter circle upwards."""
+
+    front: float
+    bend: float
+    radius: float
+    side: float  # half of its width
+
+
+BACKDROP = Backdrop(front=-40.0, bend=15.0, radius=23.0, side=60.0)
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ def distance(shape: Shape, half: float, points: Floats) -> Floats:
     if shape == "sphere":
         round_one: Floats = np.sqrt((points**2).sum(-1)) - half
         return round_one
-    bevel = _BEVEL * half
+    bevel = BEVEL * half
     if shape == "cube":
         beyond = np.abs(points) - (half - bevel)
     else:
@@ -70,10 +81,10 @@ def distance(shape: Shape, half: float, points: Floats) -> Floats:
 def backdrop() -> Mesh:
     """The ground, z = 0, which behind the blocks sweeps up into a wall."""
     angle = np.linspace(0, math.pi / 2, _SWEEP + 1)
-    y = np.concatenate([[_FRONT], _SWEEP_START + _SWEEP_RADIUS * np.sin(angle)])
-    z = np.concatenate([[0.0], _SWEEP_RADIUS * (1 - np.cos(angle))])
+    y = np.concatenate([[BACKDROP.front], BACKDROP.bend + BACKDROP.radius * np.sin(angle)])
+    z = np.concatenate([[0.0], BACKDROP.radius * (1 - np.cos(angle))])
     normal = np.stack([0 * y, [0.0, *-np.sin(angle)], [1.0, *np.cos(angle)]], axis=-1)
-    left, right = (np.stack([0 * y + side, y, z], -1) for side in (-_HALF_WIDTH, _HALF_WIDTH))
+    left, right = (np.stack([0 * y + side, y, z], -1) for side in (-BACKDROP.side, BACKDROP.side))
     return Mesh(
         np.stack([left, right], axis=1).reshape(-1, 3),
         np.repeat(normal, 2, axis=0),
@@ -83,7 +94,7 @@ def backdrop() -> Mesh:
 
 def _cube(half: float) -> Mesh:
     """Each side is a grid, dense where it bends over an edge up to half way around."""
-    bevel = _BEVEL * half
+    bevel = BEVEL * half
     arc = half - bevel + bevel * np.tan(np.linspace(0, math.pi / 4, _ARC // 2 + 1))
     line = np.concatenate([-arc[::-1], arc])
     u, v = (grid.ravel() for grid in np.meshgrid(line, line, indexing="ij"))
@@ -105,7 +116,7 @@ def _cube(half: float) -> Mesh:
 
 def _cylinder(half: float) -> Mesh:
     """A profile from the middle of the top, over both edges, to the middle of the bottom."""
-    bevel = _BEVEL * half
+    bevel = BEVEL * half
     arc = np.linspace(0, math.pi / 2, _ARC + 1)
     edge = np.stack([np.sin(arc), np.cos(arc)], axis=-1)  # the normals of the upper edge
     normals = np.concatenate([[[0, 1]], edge, edge[::-1] * [1, -1], [[0, -1]]])

@@ -9,7 +9,7 @@ within the picture; enough of each can be seen. Every scene follows from a seed 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -18,12 +18,11 @@ import numpy as np
 from setwise.data.blocksworld import MATERIALS
 from setwise.data.checks import require_int
 from setwise.data.scenes import REACH
-from setwise.render import files
 from setwise.render.backends import RendererName, require_renderer
 from setwise.render.environment import COLOURS, SIZES, Block, uniform
 from setwise.render.scene import PlacedBlock, Scene, Vector, jittered
 from setwise.render.shapes import Shape
-from setwise.render.silhouette import rays_of, visible_surfaces
+from setwise.render.tracer import drawing_device, owners, scenes_at_once
 
 MOST = 16  # objects, that there is room for
 _LEAST_SIDE = 16  # pixels: in fewer, so many objects may never all be seen
@@ -62,18 +61,33 @@ class SceneSettings:
 
     def scene(self, number: int) -> Scene:
         """The first of the scenes drawn for a number in which enough can be seen."""
-        require_int("number", number, 0)
-        for objects in _drawn(self, number):
-            scene = jittered(objects, self.seed, number, _CAMERA, _AIM)
-            rays = rays_of(scene, self.width, self.height, grid=1)
-            owner, _ = visible_surfaces(scene, rays)
-            seen = np.bincount(owner[owner >= 0], minlength=len(objects)) / owner.size
-            if (seen >= _SEEN).all():
-                return scene
-        raise AssertionError("there is no end of scenes to draw")
+        return self.scenes([number])[0]
+
+    def scenes(self, numbers: Sequence[int], device: str = "cpu") -> list[Scene]:
+        """Those of several numbers, looked at on a device all at once."""
+        for number in numbers:
+            require_int("number", number, 0)
+        drawn = {number: _drawn(self, number) for number in numbers}
+        found: dict[int, Scene] = {}
+        together = scenes_at_once(drawing_device(device), self.width, self.height)
+        while missing := [number for number in drawn if number not in found]:
+            for first in range(0, len(missing), together):
+                some = missing[first : first + together]
+                tried = [
+                    jittered(next(drawn[number]), self.seed, number, _CAMERA, _AIM)
+                    for number in some
+                ]
+                owner = owners(tried, self.width, self.height, device).cpu().numpy()
+                for number, scene, own in zip(some, tried, owner, strict=True):
+                    seen = np.bincount(own[own >= 0], minlength=len(scene.blocks)) / own.size
+                    if (seen >= _SEEN).all():
+                        found[number] = scene
+        return [found[number] for number in numbers]
 
     def describe(self, number: int, scene: Scene) -> dict[str, Any]:
         """What is said beside its picture; places in the name that CLEVR has for them, too."""
+        from setwise.render import files  # which needs Pillow
+
         told = files.describe_scene(number, scene, self.width, self.height)
         for described in told["objects"]:
             described["3d_coords"] = described["location"]

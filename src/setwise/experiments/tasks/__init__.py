@@ -11,6 +11,7 @@ from setwise.experiments.tasks.rules import FactsData, RulesData
 from setwise.experiments.tasks.scenes import ScenesData
 from setwise.experiments.tasks.sprites import SpritesData
 from setwise.experiments.tasks.task import DATA, TASKS, DataConfig, Task
+from setwise.experiments.tasks.traced_blocks import TracedBlocksData
 from setwise.experiments.tasks.world import WorldData
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "ScenesData",
     "SpritesData",
     "Task",
+    "TracedBlocksData",
     "WorldData",
 ]

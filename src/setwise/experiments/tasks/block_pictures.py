@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -82,13 +82,14 @@ class BlockPicturesData(DrawnBlocks, ReadingData):
         from setwise.render.patches import read_pictures
 
         pictures, described = read_pictures(path.parent, self._ranks(), self.blocks, self.size)
-        objects = torch.stack([self._elements(objects) for objects in described])
-        targets = torch.cat([objects, torch.ones(*objects.shape[:-1], 1)], dim=-1)
-        return self._task(self.inputs(pictures), targets)
+        looks = [[classes_of(block) for block in objects] for objects in described]
+        boxes = [[block["bbox"] for block in objects] for objects in described]
+        targets = self.targets(torch.tensor(looks), torch.tensor(boxes))
+        return self.task(self.inputs(pictures), targets, self.train)
 
     def blank(self) -> Task:
         inputs = self.inputs(np.zeros((0, self.height, self.width, 3), dtype=np.uint8))
-        return self._task(inputs, torch.zeros(0, self.blocks, self._features.width + 1))
+        return self.task(inputs, torch.zeros(0, self.blocks, self._features.width + 1), self.train)
 
     def inputs(self, pictures: NDArray[np.uint8]) -> Tensor:
         return padded(torch.from_numpy(pictures).movedim(-1, -3).float() / 255)
@@ -107,16 +108,16 @@ class BlockPicturesData(DrawnBlocks, ReadingData):
     def _features(self) -> Features:
         return Features(*LOOK, Gaussian(4, scale=self.scale))
 
-    def _task(self, inputs: Tensor, targets: Tensor) -> Task:
+    def task(self, inputs: Tensor, targets: Tensor, train: int) -> Task:
+        """Of inputs and targets, the first of them to train on."""
         within = tuple(2 * _PIXELS / side for side in 2 * self.size)
         measure = ReadRight(within)
-        return Task(inputs, targets, self.train, self._features, measure=measure)
+        return Task(inputs, targets, train, self._features, measure=measure)
 
-    def _elements(self, objects: list[dict[str, Any]]) -> Tensor:
-        """The blocks [N, F] that the description of a picture lists."""
-        boxes = torch.tensor([block["bbox"] for block in objects], dtype=torch.float32)
-        looks = one_hots(torch.tensor([classes_of(block) for block in objects]))
-        return torch.cat([looks, 2 * boxes / torch.tensor(2 * self.size) - 1], dim=-1)
+    def targets(self, looks: Tensor, boxes: Tensor) -> Tensor:
+        """Blocks by the classes of their looks [S, N, 4] and their boxes [S, N, 4]; all exist."""
+        edges = 2 * boxes.float() / torch.tensor(2 * self.size) - 1
+        return torch.cat([one_hots(looks), edges, torch.ones(*edges.shape[:-1], 1)], dim=-1)
 
     def _boxes(self, edges: Tensor) -> Tensor:
         """Edges [N, 4] from -1 to 1 in whole pixels, at least one of them in every box."""

@@ -24,7 +24,7 @@ class DrawnBlocks(DataConfig):
     stacks: int = 3
     states: int = 2500
     seed: int = 0
-    renderer: Literal["mitsuba", "blender", "sketch"] = "mitsuba"
+    renderer: Literal["mitsuba", "blender", "torch", "sketch"] = "mitsuba"
     width: int = 300
     height: int = 200
     samples: int = 32

@@ -34,7 +34,7 @@ class ScenesData(DataConfig):
     pictures: int = 22_000
     # The first `train` pictures are trained on, the others are held out.
     train: int = 20_000
-    renderer: Literal["mitsuba", "blender", "sketch"] = "mitsuba"
+    renderer: Literal["mitsuba", "blender", "torch", "sketch"] = "mitsuba"
     seed: int = 0
     width: int = 128
     height: int = 128
@@ -71,11 +71,20 @@ class ScenesData(DataConfig):
         return f"drawing {self.pictures} pictures into {path.parent}"
 
     def prepare(self, folder: Path, progress: Callable[[int, int], None]) -> None:
-        """Draw the pictures that are not there yet; then write their archive."""
-        from setwise.render.scenes import draw_scenes
+        """Draw the pictures that are not there yet; then write their archive.
 
-        place = self.archive(folder).parent
-        draw_scenes(self.render_settings(), self.pictures, place, progress=progress)
+        By the renderer torch nothing else is written, and a GPU draws them where there is one.
+        """
+        path, settings = self.archive(folder), self.render_settings()
+        if self.renderer == "torch":
+            from setwise.render.batches import scene_archive
+
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            scene_archive(settings, self.pictures, device, progress).write(path)
+        else:
+            from setwise.render.scenes import draw_scenes
+
+            draw_scenes(settings, self.pictures, path.parent, progress=progress)
 
     def render_settings(self) -> SceneSettings:
         """What the pictures are drawn with."""

@@ -1,0 +1,118 @@
+"""Rendered scenes: our losses beside the recipes of Slot Attention and iDSPN, on one data set.
+
+    python studies/rendered_scenes.py results runs             # draws 22,000 scenes; wants a GPU
+    python studies/rendered_scenes.py results runs idspn/huber_loss   # some cells only
+
+A cell is a network and a loss; cells are trained one after the other, all seeds at once, and what
+has a record is not trained again. ``setwise train studies/rendered_scenes.py`` would train every
+network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from setwise.cli.user_file import run_file
+from setwise.experiments import Config, DataConfig, Experiment, NetworkConfig, Schedule
+from setwise.experiments.networks import Predictor
+from setwise.experiments.run import train
+from setwise.experiments.tasks import ScenesData
+
+STUDY = run_file("study", Path(__file__).with_name("detection.py"))
+DATA: DataConfig = ScenesData(renderer="torch", scale=0.05)
+EPOCHS = 30
+_WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
+# The network of a scenario, the name of its rate, and the share over which that rises.
+NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
+    "queries": (
+        STUDY.PublishedPredictor("detr", 20, _WIDTH, _CONVOLUTIONS),
+        *("detr", 0.05),
+    ),
+    "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05),
+    "slot-attention": (
+        STUDY.PublishedPredictor("slot attention", 10, _WIDTH, _CONVOLUTIONS),
+        *("slot-attention", 0.1),
+    ),
+    "idspn": (STUDY.PublishedPredictor("idspn", 10, _WIDTH, _CONVOLUTIONS), "idspn", 0.05),
+}
+# In the order in which they are trained: what is to be compared comes first.
+CELLS = (
+    ("queries", "plain_cross_entropy"),
+    ("slot-attention", "huber_loss"),
+    ("idspn", "huber_loss"),
+    ("queries", "bethe_likelihood"),
+    ("queries", "detr_loss"),
+    ("regions", "plain_cross_entropy"),
+)
+
+
+def config(scenario: str, loss: str, seed: int) -> Config:
+    """A network with a loss; places count little at first, wherever a loss has their scale."""
+    network, rate_of, warmup = NETWORKS[scenario]
+    rates = json.loads(STUDY.SETTINGS.read_text())["rates"]
+    return Config(
+        experiment="rendered-scenes",
+        scenario=scenario,
+        loss=loss,
+        seed=seed,
+        shuffle_input=False,
+        shuffle_target=True,
+        data=DATA,
+        network=network,
+        schedule=Schedule(
+            epochs=EPOCHS,
+            batch=64,
+            # Of networks half as wide, on pictures a seventh as large.
+            learning_rate=rates[rate_of] / 2,
+            cooldown=0.5,
+            warmup=warmup,
+            blur=8.0,
+            evaluations=10,
+        ),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="rendered-scenes",
+    title="Rendered scenes: our losses, and published recipes",
+    config=config,
+    scenarios={
+        "queries": "queries with the loss on every layer, 20 outputs",
+        "regions": "an output for each region",
+        "slot-attention": "Slot Attention, 10 outputs",
+        "idspn": "iDSPN, 10 outputs",
+    },
+    losses=tuple(dict.fromkeys(loss for _, loss in CELLS)),
+    seeds=3,
+    metric="ap_0.125",
+    metric_label="average precision within a distance of 0.125",
+    curves_of="a thousand pictures, one in eleven of them held out",
+    command="python studies/rendered_scenes.py results runs",
+)
+
+
+def main(results: str, runs: str, *cells: str) -> None:
+    """Draw the scenes if they are not there yet, and train what has no record."""
+    folder, known = Path(runs), {f"{scenario}/{loss}": (scenario, loss) for scenario, loss in CELLS}
+    if unknown := [cell for cell in cells if cell not in known]:
+        raise SystemExit(f"cells: expected some of {', '.join(known)}, got {', '.join(unknown)}")
+    if (what := DATA.preparation(folder)) is not None:
+        print(what, flush=True)
+        DATA.prepare(folder, lambda there, wanted: None)
+    data = DATA.bound(folder)
+    EXPERIMENT.sheet.write(Path(results))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for cell in cells or known:
+        scenario, loss = known[cell]
+        configs = [replace(one, data=data) for one in EXPERIMENT.configs(None, [scenario], [loss])]
+        trained = train(configs, device, Path(results), metric=EXPERIMENT.metric, data=folder)
+        print(f"{cell}: {trained} networks trained", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
