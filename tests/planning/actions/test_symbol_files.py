@@ -30,7 +30,7 @@ from setwise.planning.actions import (
     read_recording,
 )
 
-# Slow: clusters are looked for. The examples of MeasuredSymbols and read_recording break with them.
+# Slow: clusters are looked for. The example of MeasuredSymbols breaks when these do.
 pytestmark = pytest.mark.slow
 
 SHAKING = 0.03
