@@ -95,8 +95,7 @@ class BitActionModel:
         """Learn from sets ``before`` and ``after`` [T, N, F], of one size, elements in any order.
 
         At most so many ``bits`` and ``actions`` are used; ``steps`` are those of the training, on
-        100 transitions each. Transitions that no action explains are dropped, and so are actions
-        seen fewer than ``support`` times. Where features are real, decoded ones may be
+        100 transitions each. What was seen fewer than ``support`` times is dropped. Where features are real, decoded ones may be
         ``tolerance`` away.
         """
         check_sets(before, features, "before")
@@ -163,13 +162,13 @@ class BitActionModel:
 def _learned(
     network: BitNetwork, symbols: BitSymbols, before: Tensor, after: Tensor, support: int
 ) -> tuple[ActionModel, float]:
-    """The model over bits, and the share of transitions that it explains."""
+    """The model over bits, and the share of transitions that an action of the network explains."""
     _, explained = explain(network, before.float(), after.float())
     states = [tuple(map(_state, code)) for code in (before, after)]
     digits = {state: tuple((bit,) for bit in sorted(state)) for side in states for state in side}
     fixed = frozenset.intersection(*digits)
     schemas, dropped = [], []
-    for number, (change, seen) in enumerate(_alike(before, after, explained)):
+    for number, (change, seen) in enumerate(_alike(before, after)):
         schema = learn_schema(
             f"action-{number}",
             symbols.sizes,
@@ -184,8 +183,6 @@ def _learned(
             schemas.append(schema)
         else:
             dropped.append((f"action-{number}", len(seen)))
-    if lost := int((~explained).sum()):
-        dropped.append(("steps that no action explains", lost))
     model = ActionModel(
         symbols,
         tuple(schemas),
@@ -199,17 +196,17 @@ def _learned(
     return model, float(explained.double().mean())
 
 
-def _alike(before: Tensor, after: Tensor, explained: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _alike(before: Tensor, after: Tensor) -> list[tuple[Tensor, Tensor]]:
     """What steps between bits [T, L] change, [L] in -1, 0 and 1, and which of them do, [n].
 
-    Those that no action of the network explains are left out. Others are told apart by what they
-    changed and not by their action, of which there may be several that change the same.
+    They are told apart by what they changed, and not by the network's action: several of these may
+    change the same, and one that is rare may be left to none.
     """
     changes, kind = (after.int() - before.int()).unique(dim=0, return_inverse=True)
     found = []
     for number, change in enumerate(changes):
-        steps = (explained & (kind == number)).nonzero()[:, 0]
-        if len(steps) and bool(change.any()):
+        if bool(change.any()):
+            steps = (kind == number).nonzero()[:, 0]
             found += [(change, part) for part in in_contexts(steps, before)]
     return found
 
