@@ -20,8 +20,7 @@ def test_what_the_page_promises_was_measured() -> None:
         assert len(one["outcomes"]) == 30
         assert sum(plan["valid"] for plan in one["outcomes"]) >= 27
         assert one["looks"] == 8
-        assert one["agreement"] > 0.999
-        assert one["agreement_elsewhere"] > 0.999
+        assert min(one["agreement"], one["agreement_elsewhere"]) > 0.99  # of pictures with noise
 
 
 # Slow: it learns and plans. test_seen_symbols.py does both with the same pictures.

@@ -61,7 +61,7 @@ def drawn(count: int, seed: int) -> list[dict[str, Any]]:
         things = {"red": [where[0], rng.randrange(4)], "blue": [where[1], rng.randrange(4)]}
         if rng.random() < 0.5:
             things["buoy"] = [3 - sum(where), 0]
-        line = {"before": seen(things)}
+        line: dict[str, Any] = {"before": seen(things)}
         boat = rng.choice(["red", "blue"])
         if "buoy" not in things and rng.random() < 0.5:
             things[boat][0] = 3 - sum(where)
@@ -112,8 +112,8 @@ def test_plans_are_of_what_is_measured(
     file: Path, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Sets differ in size, columns of one feature are apart, and classes are words."""
-    init = [[0.1, "red", 0.1, 0.2], [0.2, "blue", 3.2, 6.8]]
-    goal = [[5.1, "blue", 3.1, 7.1], [-0.1, "red", 1.6, -0.1]]
+    init: list[list[Any]] = [[0.1, "red", 0.1, 0.2], [0.2, "blue", 3.2, 6.8]]
+    goal: list[list[Any]] = [[5.1, "blue", 3.1, 7.1], [-0.1, "red", 1.6, -0.1]]
     problem = tmp_path / "problem.json"
     run = ["actions", "plan", str(file), str(problem), "--measured", "x,y", "--angles", "heading"]
     problem.write_text(json.dumps({"init": init, "goal": goal}))

@@ -95,8 +95,8 @@ class BitActionModel:
         """Learn from sets ``before`` and ``after`` [T, N, F], of one size, elements in any order.
 
         At most so many ``bits`` and ``actions`` are used; ``steps`` are those of the training, on
-        100 transitions each. What was seen fewer than ``support`` times is dropped. Where features are real, decoded ones may be
-        ``tolerance`` away.
+        100 transitions each. What was seen fewer than ``support`` times is dropped. Where features
+        are real, decoded ones may be ``tolerance`` away.
         """
         check_sets(before, features, "before")
         check_sets(after, features, "after")
