@@ -27,7 +27,7 @@ def test_what_the_page_promises_was_measured() -> None:
 @pytest.mark.slow
 def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(seen_blocks, "RECORDS", tmp_path / "seen.jsonl")
-    small = {"LARGEST": 400, "DRAWS": 1, "FEWER": (), "PROBLEMS": 1, "SUPPORT": 1}
+    small = {"LARGEST": 500, "DRAWS": 1, "FEWER": (), "PROBLEMS": 1, "SUPPORT": 1}
     for name, value in small.items():
         monkeypatch.setattr(seen_blocks, name, value)
     path = tmp_path / "states.npz"
@@ -41,5 +41,5 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (found["looks"], found["agreement"], found["agreement_elsewhere"]) == (6, 1.0, 1.0)
     seen_blocks.record(path)  # what is recorded is not measured again
     assert action_records.read(seen_blocks.RECORDS) == [found]
-    said = "| 400 transitions | 1 | 6 | 100.00% | 100.00% | 1 of 1 | 1 of 1 | 1 of 1 | 3 of 3 |"
+    said = "| 500 transitions | 1 | 6 | 100.00% | 100.00% | 1 of 1 | 1 of 1 | 1 of 1 | 3 of 3 |"
     assert said in seen_blocks.table([found])
