@@ -1,17 +1,19 @@
 """Plans from pictures: action models over learned symbols, measured in the Blocksworld.
 
-`tools.actions` runs it with an archive of pictures, that of ``setwise data blocksworld --blocks 4
---states all``. Symbols and actions are learned from random transitions between its pictures.
-Problems lead between states that were not recorded, given by their pictures alone, and the world
-judges every plan.
+`tools.actions` runs it with an archive of pictures, that of ``setwise data blocksworld --blocks 4``
+with all states or some. Symbols and actions are learned from random transitions between its
+pictures. Problems lead between states that were not recorded, given by their pictures alone, and
+the world judges every plan. Of a part of the states, the archive has transitions between these
+alone; the problems are walks in the world, whose ends are among them.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from torch import Tensor
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.experiments.tasks.rules import fingerprint
+from setwise.outside import read_json
 from setwise.planning import ActionModel, ActionPlan
 from setwise.planning.actions.pictured import PicturedSteps
 from setwise.planning.actions.seen import FREE, SeenSymbols, agreement
@@ -34,6 +37,9 @@ ROOT = Path(__file__).parent.parent
 RECORDS = action_records.FOLDER / "seen.jsonl"
 STEPS = (3, 7, 14)
 PROBLEMS = 10  # of each
+LARGEST, DRAWS = 2000, 3  # transitions, so many times
+FEWER = 200, 500, 1000
+SUPPORT = 2  # times; what was seen once is taken for noise
 _SECONDS = 60.0  # for each plan
 
 
@@ -42,14 +48,59 @@ class Setting:
     """What is learned from."""
 
     transitions: int
-    blocks: int = 4
-    stacks: int = 3
-    support: int = 2
+    states: int  # that there are pictures of
+    renderer: str
+    samples: int  # rays for each pixel
+    blocks: int
+    stacks: int
+    support: int
     seed: int = 0  # of the transitions and problems
     drawn_by: int = 0  # the seed of the states of the archive
 
 
-SETTINGS = [Setting(transitions=count) for count in (200, 500, 1000, 2000)]
+def settings(path: Path) -> list[Setting]:
+    """Those of an archive; how it was drawn is in the file beside it."""
+    drawn = read_json(path.parent / "settings.json")
+    world = drawn["environment"]["world"]
+    first = Setting(
+        LARGEST,
+        len(BlocksworldArchive.read(path).boxes),
+        drawn["renderer"],
+        drawn["samples"],
+        world["blocks"],
+        world["stacks"],
+        SUPPORT,
+        drawn_by=drawn["seed"],
+    )
+    fewer = [replace(first, transitions=count) for count in FEWER]
+    return [*(replace(first, seed=seed) for seed in range(DRAWS)), *reversed(fewer)]
+
+
+def problems(
+    world: Blocksworld, states: Tensor, known: set[int], steps: int, count: int, seed: int
+) -> list[tuple[int, int]]:
+    """States [S, N, 3] to lead from and to, by number: neither is among those that are known.
+
+    Walks in the world that visit no state twice; on the way they may visit any.
+    """
+    number = {rank: place for place, rank in enumerate(world.rank(states).tolist())}
+    left = sorted(set(range(len(states))) - known)
+    generator = random.Random(f"{steps} steps, seed {seed}")
+    found: list[tuple[int, int]] = []
+    while len(found) < count:
+        start = generator.choice(left)
+        state, visited = states[start], {int(world.rank(states[start]))}
+        while len(visited) <= steps:
+            after, legal = world.successors(state)
+            new = [one for one in after[legal] if int(world.rank(one)) not in visited]
+            if not new:
+                break
+            state = generator.choice(new)
+            visited.add(int(world.rank(state)))
+        end = number.get(int(world.rank(state)))
+        if len(visited) > steps and end is not None and end not in known:
+            found += [(start, end)] if (start, end) not in found else []
+    return found
 
 
 def measure(setting: Setting, archive: BlocksworldArchive) -> dict[str, Any]:
@@ -72,7 +123,8 @@ def measure(setting: Setting, archive: BlocksworldArchive) -> dict[str, Any]:
     }
     ends, plans, valid = [], [], []
     for length in STEPS:
-        for init, goal in steps.problems(length, PROBLEMS, setting.seed):
+        ready = set(known.nonzero()[:, 0].tolist())
+        for init, goal in problems(world, states, ready, length, PROBLEMS, setting.seed):
             given = symbols.encode(steps.sights[torch.tensor([init, goal])])
             plan = model.plan(*given, searcher="ff", seconds=_SECONDS)
             ends.append(length)
@@ -133,15 +185,17 @@ def record(path: Path) -> None:
     """Measure what is not recorded yet."""
     archive = BlocksworldArchive.read(path)
     drawn = {"sha256": fingerprint(path)}
-    action_records.record(RECORDS, SETTINGS, lambda setting: drawn | measure(setting, archive))
+    action_records.record(
+        RECORDS, settings(path), lambda setting: drawn | measure(setting, archive)
+    )
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
     """A line for each measurement, and the networks of Table 5 beside them."""
-    titles = ["learned from", "looks", "named rightly", "of states not recorded"]
+    titles = ["learned from", "draw", "looks", "named rightly", "of states not recorded"]
     titles += [f"{steps} steps" for steps in STEPS] + ["valid, of plans found", "seconds"]
     lines = []
-    for one in sorted(records, key=lambda one: int(one["setting"]["transitions"])):
+    for one in sorted(records, key=_place):
         plans = one["outcomes"]
         good = [sum(p["valid"] for p in plans if p["steps"] == steps) for steps in STEPS]
         found = [p for p in plans if p["outcome"] == "solved"]
@@ -149,6 +203,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
         lines.append(
             [
                 f"{one['setting']['transitions']:,} transitions",
+                str(1 + one["setting"]["seed"]),
                 str(one["looks"]),
                 f"{100 * one['agreement']:.2f}%",
                 f"{100 * one['agreement_elsewhere']:.2f}%",
@@ -157,8 +212,18 @@ def table(records: Sequence[dict[str, Any]]) -> str:
                 f"{statistics.median(seconds):.1f}" if found else "",
             ]
         )
-    lines.append(["all 34,560, by a network", "", "", "", *_of_table5(), "", ""])
-    return "\n".join(markdown(titles, lines)) + f"\n\n{action_records.made_on(records)}"
+    lines.append(["all 34,560, by a network", "", "", "", "", *_of_table5(), "", ""])
+    archives = {
+        f"{one['setting']['states']:,} pictures by {one['setting']['renderer']}, "
+        f"{one['setting']['samples']} rays a pixel"
+        for one in records
+    }
+    said = f"{'; '.join(sorted(archives))}. {action_records.made_on(records)}"
+    return "\n".join(markdown(titles, lines)) + f"\n\n{said}"
+
+
+def _place(record: dict[str, Any]) -> tuple[int, int]:
+    return record["setting"]["transitions"], record["setting"]["seed"]
 
 
 def _of_table5() -> list[str]:

@@ -71,6 +71,7 @@ def _register_learn(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_learning(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="such as domain.pddl")
+    add("--symbols", type=Path, metavar="FILE", help="keep what values are called, as safetensors")
     parser.set_defaults(run=_learn, extra="planning")
 
 
@@ -105,6 +106,14 @@ def _add_learning(parser: argparse.ArgumentParser) -> None:
         metavar="TIMES",
         help="what was seen more rarely is noise; default: 1",
     )
+    add(
+        "--measured",
+        nargs="+",
+        default=[],
+        metavar="FEATURE",
+        help="numbers that shake, of which symbols are learned; x,y: both are one",
+    )
+    add("--angles", nargs="+", default=[], metavar="FEATURE", help="likewise, in radians")
 
 
 def world_named(name: str) -> World:
@@ -155,11 +164,22 @@ def _record(options: argparse.Namespace) -> int:
 def _learned(options: argparse.Namespace) -> ActionModel:
     from setwise.planning import ActionModel
     from setwise.planning.actions.files import read_recording
+    from setwise.planning.actions.measured import MeasuredStates
 
     require_file("TRANSITIONS", options.transitions)
     try:
+        recording = read_recording(
+            options.transitions, measured=options.measured, angles=options.angles
+        )
+        if isinstance(recording.symbols, MeasuredStates):
+            symbols = recording.symbols.reader
+            sizes = ", ".join(f"{name} {size}" for name, size in symbols.sizes.items())
+            print(
+                f"symbols    {sizes}; {symbols.stable:.2%} of what a step left alone is called "
+                f"the same before and after"
+            )
         model = ActionModel.learn(
-            read_recording(options.transitions),
+            recording,
             lift=not options.ground,
             absent=not options.only_present,
             support=options.support,
@@ -174,10 +194,21 @@ def _learned(options: argparse.Namespace) -> ActionModel:
 
 
 def _learn(options: argparse.Namespace) -> int:
+    from setwise.planning.actions.measured import MeasuredStates
+
     require_place("--output", options.output)
+    if options.symbols:
+        require_place("--symbols", options.symbols)
+        if options.symbols.resolve() == options.output.resolve():
+            raise CommandError("--symbols: expected another file than that of --output")
+        if not options.measured and not options.angles:
+            raise CommandError("--symbols: nothing is learned of values without --measured")
     model = _learned(options)
     atomic_write_text(options.output, model.domain.text())
     print(f"written    {options.output}")
+    if isinstance(model.symbols, MeasuredStates) and options.symbols:
+        model.symbols.reader.save(options.symbols)
+        print(f"written    {options.symbols}")
     return 0
 
 

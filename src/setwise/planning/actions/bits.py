@@ -18,6 +18,7 @@ from setwise.models.deep_sets import check_size
 from setwise.models.prototypes import check_sets
 from setwise.planning.actions.bit_network import BitNetwork
 from setwise.planning.actions.bit_training import explain, train_bits
+from setwise.planning.actions.contexts import in_contexts
 from setwise.planning.actions.differences import Pattern
 from setwise.planning.actions.exclusions import exclusions_of
 from setwise.planning.actions.model import ActionModel
@@ -67,8 +68,9 @@ class BitActionModel:
     Beside `ActionModel`, whose propositions are the elements themselves. A network reads a set as
     bits and writes it again; an action sets some bits and clears others, whatever the state, as in
     AMA3+ (Asai and Muise, 2020; Asai et al., 2022). Conditions are learned safely, as there: bits
-    that were always on, or always off, before the action. They are safe as far as the bits are
-    right: a plan is one in the bits, and the sets along the way are what the network makes of them.
+    that were always on, or always off, before the action; where that does not say all, it is
+    several actions, each in a context of its own. They are safe as far as the bits are right: a
+    plan is one in the bits, and the sets along the way are what the network makes of them.
     """
 
     network: BitNetwork
@@ -93,9 +95,8 @@ class BitActionModel:
         """Learn from sets ``before`` and ``after`` [T, N, F], of one size, elements in any order.
 
         At most so many ``bits`` and ``actions`` are used; ``steps`` are those of the training, on
-        100 transitions each. Transitions that no action explains are dropped, and so are actions
-        seen fewer than ``support`` times. Where features are real, decoded ones may be
-        ``tolerance`` away.
+        100 transitions each. What was seen fewer than ``support`` times is dropped. Where features
+        are real, decoded ones may be ``tolerance`` away.
         """
         check_sets(before, features, "before")
         check_sets(after, features, "after")
@@ -161,34 +162,27 @@ class BitActionModel:
 def _learned(
     network: BitNetwork, symbols: BitSymbols, before: Tensor, after: Tensor, support: int
 ) -> tuple[ActionModel, float]:
-    """The model over bits, and the share of transitions that it explains."""
-    numbers, explained = explain(network, before.float(), after.float())
-    adds, clears = network.effects()
+    """The model over bits, and the share of transitions that an action of the network explains."""
+    _, explained = explain(network, before.float(), after.float())
     states = [tuple(map(_state, code)) for code in (before, after)]
     digits = {state: tuple((bit,) for bit in sorted(state)) for side in states for state in side}
     fixed = frozenset.intersection(*digits)
     schemas, dropped = [], []
-    for number in numbers.unique().tolist():
-        seen = ((numbers == number) & explained).nonzero()[:, 0].tolist()
-        pattern = Pattern((_bits(clears[number]), _bits(adds[number])))
-        schema = None
-        if seen and any(pattern):
-            schema = learn_schema(
-                f"action-{number}",
-                symbols.sizes,
-                (0,),
-                pattern,
-                [((), digits[states[0][at]]) for at in seen],
-                frozenset((bit,) for bit in fixed),
-                support,
-                absent=True,
-            )
+    for number, (change, seen) in enumerate(_alike(before, after)):
+        schema = learn_schema(
+            f"action-{number}",
+            symbols.sizes,
+            (0,),
+            Pattern((_bits(change < 0), _bits(change > 0))),
+            [((), digits[states[0][at]]) for at in seen.tolist()],
+            frozenset((bit,) for bit in fixed),
+            support,
+            absent=True,
+        )
         if schema is not None:
             schemas.append(schema)
-        elif seen:
+        else:
             dropped.append((f"action-{number}", len(seen)))
-    if lost := int((~explained).sum()):
-        dropped.append(("steps that no action explains", lost))
     model = ActionModel(
         symbols,
         tuple(schemas),
@@ -200,6 +194,21 @@ def _learned(
         tuple(dropped),
     )
     return model, float(explained.double().mean())
+
+
+def _alike(before: Tensor, after: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """What steps between bits [T, L] change, [L] in -1, 0 and 1, and which of them do, [n].
+
+    They are told apart by what they changed, and not by the network's action: several of these may
+    change the same, and one that is rare may be left to none.
+    """
+    changes, kind = (after.int() - before.int()).unique(dim=0, return_inverse=True)
+    found = []
+    for number, change in enumerate(changes):
+        if bool(change.any()):
+            steps = (kind == number).nonzero()[:, 0]
+            found += [(change, part) for part in in_contexts(steps, before)]
+    return found
 
 
 def _state(code: Tensor) -> State:

@@ -23,6 +23,7 @@ import numpy as np
 
 from setwise.files import atomic_write, atomic_write_text, require_regular
 from setwise.outside import named, read_arrays, read_json
+from setwise.planning.actions.columns import Columns, measured_recording
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element
 
@@ -30,8 +31,16 @@ _OPTIONAL = ("before_valid", "after_valid", "features", "actions")
 Sets = list[list[Element]]
 
 
-def read_recording(path: Path) -> Recording:
-    """A recording in either form; what is wrong with it is said with the place where it is."""
+def read_recording(
+    path: Path, *, measured: Sequence[str] = (), angles: Sequence[str] = ()
+) -> Recording:
+    """A recording in either form; what is wrong with it is said with the place where it is.
+
+    Features are their own symbols, but for those that are ``measured``, numbers that shake, and
+    ``angles``, directions in radians that do: symbols of these are learned, see `MeasuredSymbols`.
+    Features named together, ``"x,y"``, are one. The model of such a recording is given sets as they
+    stand in the file, and those of its plans are what is typical.
+    """
     read = _read_arrays if path.suffix == ".npz" else _read_lines
     with named(path):
         before, after, names, actions = read(path)
@@ -42,7 +51,11 @@ def read_recording(path: Path) -> Recording:
             raise ValueError("all of its sets are empty")
         names = names or [f"feature{number}" for number in range(features)]
         _check_lengths(before, after, names)
-        return from_elements(before, after, names, actions)
+        if not measured and not angles:
+            return from_elements(before, after, names, actions)
+        every = (element for sets in (before, after) for one in sets for element in one)
+        columns = Columns.of(every, names, measured, angles)
+        return measured_recording(before, after, columns, actions)
 
 
 def write_recording(recording: Recording, path: Path) -> None:

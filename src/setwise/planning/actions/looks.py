@@ -9,12 +9,13 @@ then, of each thing, conditions from pairs between which nothing has changed but
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from setwise.planning.actions.quantiser import Quantiser, share_of_pairs
+from setwise.planning.actions.quantiser import Quantiser, require_numbers, share_of_pairs
 
 _SIDE = 8  # pixels of a patch that is compared
 _DARK = 0.05  # of a brightness of 1: what is darker is all the same
@@ -69,6 +70,32 @@ class Looks:
     def decode(self, codes: Tensor) -> Tensor:
         """What is typical of codes [*]: [*, 3, P, P]."""
         return self.typical[codes]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What they are made of, by names for a file."""
+        found = {"typical": self.typical}
+        for number, part in enumerate((self.things, *self.conditions)):
+            found |= part.tensors(str(number))
+        return found
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], quantisers: int, stable: float) -> Looks:
+        """What `tensors` gave; from a file of somebody else's it may be anything."""
+        things, *conditions = (
+            Quantiser.from_tensors(tensors, str(number)) for number in range(quantisers)
+        )
+        found = cls(things, tuple(conditions), tensors["typical"], stable)
+        shape = tuple(found.typical.shape)
+        require_numbers("typical", found.typical, things.centre.dtype)
+        if len(shape) != 4 or shape[:2] != (found.count, 3) or 0 in shape:
+            raise ValueError(f"typical: expected [{found.count}, 3, rows, columns], got {shape}")
+        sizes = {len(part.centre) for part in (things, *conditions)}
+        if things.count != len(conditions) or sizes != {3 * _SIDE**2}:
+            raise ValueError(
+                f"expected conditions of {things.count} things, in {3 * _SIDE**2} numbers each, "
+                f"got {len(conditions)}, in {sorted(sizes)}"
+            )
+        return found
 
     def _codes(self, numbers: Tensor) -> Tensor:
         """All conditions of the first thing are counted before those of the second."""

@@ -1,75 +1,40 @@
 """Symbols of measured features: what numbers that shake are called.
 
-Legend: S sets, N and M elements, F numbers of an element, w of one of its features, E elements of
-all sets, W numbers of a statistic, K codes.
+Legend: S sets, N and M elements, F numbers of an element, E elements of all sets.
 
 Features of any `setwise.Features` become symbols one by one, so that they stay arguments of
-actions. One that is right or wrong, such as a class, is its own symbol. Others are measured: codes
-are learned in the space of their statistic, in which the cost of an element is a dot product, from
-how much elements shake that a step leaves alone.
+actions, see `measured_feature`. How much a value shakes is learned from elements that a step leaves
+alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from setwise.experiments import checkpoint
 from setwise.features import Family, Features
-from setwise.losses import assign
 from setwise.models.deep_sets import check_floats
 from setwise.models.prototypes import check_sets
-from setwise.planning.actions.quantiser import Quantiser, share_of_pairs
+from setwise.outside import named
+from setwise.planning.actions.left_alone import filled, left_alone, matched_pairs
+from setwise.planning.actions.measured_feature import MeasuredFeature
+from setwise.planning.actions.quantiser import share_of_pairs
 from setwise.planning.actions.recording import Recording, from_elements
-from setwise.planning.actions.symbols import Element, UnknownSymbolError, Value
+from setwise.planning.actions.symbols import (
+    Element,
+    State,
+    Symbols,
+    UnknownSymbolError,
+    Value,
+)
 
-_SHAKING = 0.25  # the share of pairs that differ by shaking alone, and by little of that
-_ALONE = 6.0  # times this difference: what differs by less was left alone
-_BEYOND = 2.0  # of the furthest point of a code: what is further away is something else
-# Values on a grid: with fewer codes than values, some are cut in two, until codes are as many.
-_PATIENCE = 8
-_SOME = 100  # elements that tell whether a feature is right or wrong
-_MOST_EXACT = 1000  # different values of a feature that is right or wrong
-
-
-@dataclass(frozen=True)
-class MeasuredFeature:
-    """The codes of one feature: numbers in the order of what is typical of them."""
-
-    family: Family
-    typical: Tensor  # [K, w]
-    quantiser: Quantiser | None  # None where the feature is right or wrong
-    order: Tensor  # [K]: the code of each centre of the quantiser
-    reach: Tensor  # [K]: how far from its centre what a code names may be
-
-    def encode(self, values: Tensor) -> Tensor:
-        """The codes [*] of values [*, w]; an error if one is like none that was seen."""
-        flat = values.reshape(-1, values.shape[-1])
-        if self.quantiser is None:
-            apart = self.family.differ(_exact(self.family, flat), self.typical, 0.0)
-            codes, strange = (~apart).int().argmax(-1), apart.all(-1)
-        else:
-            points = self.family.statistic(flat)
-            centre, distance = self.quantiser.nearest(points)
-            codes = self.order[centre]
-            strange = distance > self.reach[codes]
-        if bool(strange.any()):
-            value = flat[int(strange.nonzero()[0])].tolist()
-            raise UnknownSymbolError(
-                f"{value}: is like none of the {len(self.typical)} that were seen"
-            )
-        return codes.reshape(values.shape[:-1])
-
-    def value(self, code: int) -> Value:
-        """What a code is called: a class or a whole number as it is, all else by the code."""
-        typical = self.typical[code]
-        if self.quantiser is None and self.family.is_choice:
-            return int(typical.argmax())
-        if self.quantiser is None and len(typical) == 1 and bool(typical == typical.round()):
-            return int(typical)
-        return code
+_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -106,22 +71,41 @@ class MeasuredSymbols:
         features: Features,
         *,
         names: Sequence[str] | None = None,
+        words: Mapping[str, Sequence[Value]] | None = None,
+        before_valid: Tensor | None = None,
+        after_valid: Tensor | None = None,
     ) -> MeasuredSymbols:
         """Learn from sets ``before`` [T, N, F] and ``after`` [T, M, F], elements in any order.
 
-        A step may change any element, but of each feature it must leave half of them alone.
+        A step may change any element, but of each feature it must leave half of them alone. Where
+        sets have different sizes, ``before_valid`` [T, N] and ``after_valid`` [T, M] are true at
+        elements. ``words`` says what the classes of features are called, by their names.
         """
-        _check(before, after, features, names)
-        after = after.to(before)
-        pairs = _pairs(before, after, features)
-        rows = torch.cat([before.flatten(0, 1), after.flatten(0, 1)])
+        check_sets(before, features, "before", before_valid)
+        check_sets(after, features, "after", after_valid)
+        if len(before) != len(after):
+            raise ValueError(f"{len(before)} sets before, but {len(after)} after")
+        called = _names(names, len(features.blocks))
+        if unknown := set(words or ()).difference(called):
+            raise ValueError(
+                f"words: expected those of features, {', '.join(called)}, got {sorted(unknown)}"
+            )
+        before, there = filled(before, before_valid)
+        after, again = filled(after.to(before), after_valid)
+        pairs = matched_pairs(before, after, features, there, again)
+        if not len(pairs):
+            raise ValueError(
+                "no step has an element both before and after: nothing tells how values shake"
+            )
+        real = torch.cat([there.flatten(), again.flatten()])
+        rows = torch.cat([before.flatten(0, 1), after.flatten(0, 1)])[real]
+        pairs = (real.cumsum(0) - 1)[pairs]
         parts, kept = [], []
-        for block, values in zip(features.blocks, features.split(rows), strict=True):
-            alone = _left_alone(block, values, pairs)
-            parts.append(_fit(block, values, alone))
+        for name, block, values in zip(called, features.blocks, features.split(rows), strict=True):
+            alone = left_alone(block, values, pairs)
+            parts.append(MeasuredFeature.fit(block, values, alone, (words or {}).get(name)))
             kept.append(share_of_pairs(parts[-1].encode(values), alone))
-        said = names or [f"feature{number}" for number in range(len(parts))]
-        return cls(features, tuple(said), tuple(parts), sum(kept) / len(kept))
+        return cls(features, called, tuple(parts), sum(kept) / len(kept))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -142,16 +126,21 @@ class MeasuredSymbols:
                 raise UnknownSymbolError(f"{name} {error}") from error
         return torch.stack(found, dim=-1)
 
-    def encode(self, sets: Tensor) -> list[list[Element]]:
-        """The elements of each set [S, N, F]."""
+    def encode(self, sets: Tensor, valid: Tensor | None = None) -> list[list[Element]]:
+        """The elements of each set [S, N, F], of which ``valid`` [S, N] are there."""
         if sets.dim() != 3:
             raise ValueError(
                 f"sets: expected [sets, elements, {self.features.width}], got {tuple(sets.shape)}"
             )
-        return [
-            [tuple(part.value(c) for part, c in zip(self.parts, e, strict=True)) for e in one]
-            for one in self.codes(sets).tolist()
-        ]
+        if valid is None:
+            valid = torch.ones(sets.shape[:2], dtype=torch.bool)
+        elif valid.shape != sets.shape[:2] or valid.dtype != torch.bool:
+            raise ValueError(
+                f"valid: expected bool {list(sets.shape[:2])}, got {valid.dtype} "
+                f"{list(valid.shape)}"
+            )
+        elements = iter(self.codes(sets[valid]).tolist())
+        return [[self._element(next(elements)) for _ in range(n)] for n in valid.sum(-1).tolist()]
 
     def decode(self, elements: Iterable[Element]) -> Tensor:
         """What is typical of elements: [n, F]."""
@@ -169,70 +158,86 @@ class MeasuredSymbols:
             )
         return torch.stack(rows) if rows else torch.zeros(0, self.features.width)
 
-    def recording(self, before: Tensor, after: Tensor) -> Recording:
-        """Steps between sets, as a recording to learn from."""
-        return from_elements(self.encode(before), self.encode(after), self.names)
+    def recording(
+        self,
+        before: Tensor,
+        after: Tensor,
+        *,
+        before_valid: Tensor | None = None,
+        after_valid: Tensor | None = None,
+        actions: Sequence[str] | None = None,
+    ) -> Recording:
+        """Steps between sets, as a recording to learn from.
 
+        A model of it is given sets as they are measured, [N, F]; those of its plans are typical.
+        """
+        sides = self.encode(before, before_valid), self.encode(after, after_valid)
+        found = from_elements(*sides, self.names, actions)
+        symbols = MeasuredStates(self.names, found.symbols.values, reader=self)
+        return Recording(symbols, found.before, found.after, found.actions)
 
-def _fit(family: Family, values: Tensor, alone: Tensor) -> MeasuredFeature:
-    """The codes of a feature of values [E, w], of which pairs [n, 2] were left alone."""
-    if not bool(family.distance(values[:_SOME], values[-_SOME:]).any()):  # right or wrong, or one
-        typical = _exact(family, values).unique(dim=0)
-        if len(typical) > _MOST_EXACT:
-            raise ValueError(
-                f"{type(family).__name__}: {len(typical)} different values, more than "
-                f"{_MOST_EXACT}; symbols have to come again"
+    def save(self, path: str | Path) -> None:
+        """Write a file of safetensors."""
+        tensors: dict[str, Tensor] = {}
+        for number, part in enumerate(self.parts):
+            tensors |= part.tensors(str(number))
+        said = {
+            "measured": _VERSION,
+            "names": self.names,
+            "stable": self.stable,
+            "parts": [part.facts() for part in self.parts],
+        }
+        checkpoint.write(Path(path), tensors, said)
+
+    @classmethod
+    def load(cls, path: str | Path, families: Iterable[type[Family]] = ()) -> MeasuredSymbols:
+        """What `save` wrote; ``families`` of your own that features are of have to be given."""
+        path = Path(path)
+        with named(path, KeyError, TypeError, AttributeError, OverflowError):
+            tensors, said = checkpoint.read(path)
+            if said.get("measured") != _VERSION:
+                raise ValueError("holds no measured symbols, or those of another version")
+            own = tuple(families)
+            parts = tuple(
+                MeasuredFeature.from_file(facts, tensors, str(number), own)
+                for number, facts in enumerate(said["parts"])
             )
-        none = torch.zeros(0)
-        return MeasuredFeature(family, typical, None, none, none)
-    quantiser = Quantiser.fit(family.statistic(values), alone, patience=_PATIENCE)
-    centre, distance = quantiser.nearest(family.statistic(values))
-    typical = torch.stack(
-        [family.average(values[centre == number], 0) for number in range(quantiser.count)]
-    )
-    ordered = torch.tensor(sorted(range(len(typical)), key=lambda number: typical[number].tolist()))
-    reach = torch.stack([_BEYOND * distance[centre == number].max() for number in ordered])
-    return MeasuredFeature(family, typical[ordered], quantiser, ordered.argsort(), reach)
+            if len({part.typical.dtype for part in parts}) != 1:
+                raise ValueError("expected features, all in numbers of one kind")
+            if not all(isinstance(name, str) for name in said["names"]):
+                raise ValueError(f"names: expected words, got {said['names']!r:.60}")
+            if not math.isfinite(said["stable"]):
+                raise ValueError(f"stable: expected a number, got {said['stable']!r:.60}")
+            names = _names(said["names"], len(parts))
+            features = Features(*(part.family for part in parts))
+            return cls(features, names, parts, float(said["stable"]))
+
+    def _element(self, codes: Sequence[int]) -> Element:
+        return tuple(part.value(code) for part, code in zip(self.parts, codes, strict=True))
 
 
-def _exact(family: Family, values: Tensor) -> Tensor:
-    """Values of a feature that is right or wrong, as answers."""
-    return family.discretise(family.from_mean(values))
+@dataclass(frozen=True)
+class MeasuredStates(Symbols):
+    """Symbols whose sets are given as tensors of what is measured."""
+
+    reader: MeasuredSymbols = field(kw_only=True, compare=False, repr=False)
+
+    def state(self, elements: Iterable[Element] | Tensor) -> State:
+        """A set [N, F] as it is measured, or a list of elements by their symbols."""
+        if isinstance(elements, Tensor):
+            [elements] = self.reader.encode(elements.unsqueeze(0))
+        return super().state(elements)
+
+    def tensor(self, state: State) -> Tensor:
+        """What is typical of the elements of a set: [N, F]."""
+        return self.reader.decode(self.elements(state))
 
 
-def _pairs(before: Tensor, after: Tensor, features: Features) -> Tensor:
-    """Elements [n, 2] that are taken for the same before and after, each set matched as a whole.
-
-    The first number counts the elements of all sets before, the second those of all sets after,
-    from where the first left off. Every feature counts as much as another. Some pairs will be
-    wrong, which those that shaking explains are not (see `_left_alone`).
-    """
-    cost = before.new_zeros(len(before), before.shape[1], after.shape[1])
-    sides = zip(features.blocks, features.split(before), features.split(after), strict=True)
-    for family, one, other in sides:
-        distance = family.distance(one, other)
-        if not bool(distance.any()):
-            distance = family.differ(one, other, 0.0).to(before)
-        cost += distance / distance.mean().clamp(min=torch.finfo(cost.dtype).tiny)
-    matched = assign(cost)  # [T, N]
-    step, element = (matched >= 0).nonzero(as_tuple=True)
-    again = before.shape[0] * before.shape[1] + step * after.shape[1] + matched[step, element]
-    return torch.stack([step * before.shape[1] + element, again], dim=-1)
-
-
-def _left_alone(family: Family, values: Tensor, pairs: Tensor) -> Tensor:
-    """Those of the pairs [n, 2] of which the feature differs by no more than by shaking."""
-    one, other = (family.statistic(values[side]) for side in pairs.unbind(-1))
-    apart = (one - other).norm(dim=-1)
-    return pairs[apart <= _ALONE * apart.quantile(_SHAKING)]
-
-
-def _check(before: Tensor, after: Tensor, features: Features, names: Sequence[str] | None) -> None:
-    check_sets(before, features, "before")
-    check_sets(after, features, "after")
-    if len(before) != len(after):
-        raise ValueError(f"{len(before)} sets before, but {len(after)} after")
-    if names is not None and len(names) != len(features.blocks):
-        raise ValueError(f"names: expected {len(features.blocks)}, one a feature, got {len(names)}")
-    if names is not None and len(set(names)) < len(names):
+def _names(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    """One name for each feature, all different."""
+    names = [f"feature{number}" for number in range(count)] if given is None else given
+    if len(names) != count:
+        raise ValueError(f"names: expected {count}, one a feature, got {len(names)}")
+    if len(set(names)) < len(names):
         raise ValueError(f"names: expected different ones, got {list(names)}")
+    return tuple(names)

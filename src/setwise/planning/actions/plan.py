@@ -60,7 +60,7 @@ class ActionPlan:
     @property
     def sets(self) -> list[list[Element]]:
         """The sets along the way, as lists of elements."""
-        return [self.symbols.elements(state) for state in self.codes]
+        return [self.symbols.given(state) for state in self.codes]
 
 
 def make_plan(

@@ -11,12 +11,15 @@ one code, none of which is that of a few odd points.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 _RIDGE = 1e-3  # of the mean variance of pairs, added to all
+_STILL = 1e-8  # or, if that is more, of the mean variance of points: pairs may not differ at all
 _TELLS = 2.0  # the variance, in units of that of pairs, from which on a direction tells
 _MOST_DIRECTIONS = 64
 _MOST_CODES = 24
@@ -26,6 +29,7 @@ _STARTS = 5
 _STABLE = 0.98  # the share of pairs with one code
 _ODD = 0.1  # of the points that a code would have if all had as many: fewer are odd ones
 _HOPELESS = 0.8  # so unstable, there is no use in still more codes
+_TENSORS = ("centre", "directions", "codebook")
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,37 @@ class Quantiser:
         distance, code = torch.cdist(seen, self.codebook).min(-1)
         return code, distance
 
+    def tensors(self, prefix: str) -> dict[str, Tensor]:
+        """What it is made of, by names for a file."""
+        return {f"{prefix}.{name}": getattr(self, name) for name in _TENSORS}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], prefix: str) -> Quantiser:
+        """What `tensors` gave; from a file of somebody else's it may be anything."""
+        centre, directions, codebook = parts = [tensors[f"{prefix}.{name}"] for name in _TENSORS]
+        shapes = [tuple(part.shape) for part in parts]
+        if (
+            [len(shape) for shape in shapes] != [1, 2, 2]
+            or 0 in (*shapes[1], *shapes[2])
+            or len(centre) != len(directions)
+            or directions.shape[1] != codebook.shape[1]
+        ):
+            raise ValueError(
+                f"{prefix}: expected a centre [A], directions [A, D] and a codebook [K, D], "
+                f"got {shapes}"
+            )
+        for name, part in zip(_TENSORS, parts, strict=True):
+            require_numbers(f"{prefix}.{name}", part, centre.dtype)
+        return cls(centre, directions, codebook)
+
+
+def require_numbers(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
+    """Refuse a tensor from a file whose numbers cannot be calculated with."""
+    if tensor.dtype not in (torch.float32, torch.float64) or tensor.dtype != dtype:
+        raise ValueError(f"{name}: expected real numbers of one kind, got {tensor.dtype}")
+    if not bool(tensor.isfinite().all()):
+        raise ValueError(f"{name}: expected finite numbers")
+
 
 def share_of_pairs(codes: Tensor, pairs: Tensor) -> float:
     """The share of pairs [n, 2] with one code."""
@@ -91,7 +126,9 @@ def _directions(points: Tensor, pairs: Tensor) -> Tensor:
     apart = (points[pairs[:, 0]] - points[pairs[:, 1]]).double()
     within = apart.mT @ apart / (2 * len(apart))
     size = len(within)
-    within += _RIDGE * within.trace() / size * torch.eye(size, dtype=within.dtype)
+    least = _STILL * points.double().square().mean()  # the points are centred
+    ridge = torch.maximum(_RIDGE * within.trace() / size, least)
+    within += ridge.clamp(min=1e-300) * torch.eye(size, dtype=within.dtype)
     variance, axes = torch.linalg.eigh(within)
     white = axes / variance.sqrt()
     seen = points.double() @ white
@@ -105,11 +142,14 @@ def _directions(points: Tensor, pairs: Tensor) -> Tensor:
 def _codebook(seen: Tensor, count: int) -> Tensor:
     """Centres [K, D] near which the points [E, D] lie: k-means, the best of some starts."""
     from sklearn.cluster import KMeans  # type: ignore[import-untyped]
+    from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 
     # Drawn at random: elements of sets may come in an order, of which every fourth is one thing.
     order = torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))
     few = seen[order[:_SAMPLE]]
-    found = KMeans(count, n_init=_STARTS, random_state=0).fit(few.numpy())
+    with warnings.catch_warnings():  # of fewer different points than codes, which are not stable
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = KMeans(count, n_init=_STARTS, random_state=0).fit(few.numpy())
     return torch.from_numpy(found.cluster_centers_).to(seen)
 
 

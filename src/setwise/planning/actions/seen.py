@@ -10,6 +10,7 @@ are said by where the free place is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,14 +22,13 @@ from setwise.experiments import checkpoint
 from setwise.outside import named
 from setwise.planning.actions.looks import Looks
 from setwise.planning.actions.places import Places
-from setwise.planning.actions.quantiser import FEWEST_PAIRS, Quantiser
+from setwise.planning.actions.quantiser import FEWEST_PAIRS
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element
 
 NAMES = ("look", "place")
 FREE = "free"
 _VERSION = 1
-_TENSORS = ("centre", "directions", "codebook")
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,6 @@ class SeenSymbols:
     def save(self, path: str | Path) -> None:
         """Write a file of safetensors."""
         looks, places = self.looks, self.places
-        tensors = {"typical": looks.typical}
-        for number, part in enumerate((looks.things, *looks.conditions)):
-            tensors |= {f"{number}.{name}": getattr(part, name) for name in _TENSORS}
         said = {
             "symbols": _VERSION,
             "quantisers": 1 + len(looks.conditions),
@@ -143,7 +140,7 @@ class SeenSymbols:
             "reach": places.reach,
             "boxes": [[*element, box] for element, box in self.boxes.items()],
         }
-        checkpoint.write(Path(path), tensors, said)
+        checkpoint.write(Path(path), looks.tensors(), said)
 
     @classmethod
     def load(cls, path: str | Path) -> SeenSymbols:
@@ -153,14 +150,20 @@ class SeenSymbols:
             tensors, said = checkpoint.read(path)
             if said.get("symbols") != _VERSION:
                 raise ValueError("holds no symbols, or those of another version")
-            things, *conditions = (
-                Quantiser(*(tensors[f"{number}.{name}"] for name in _TENSORS))
-                for number in range(said["quantisers"])
-            )
-            looks = Looks(things, tuple(conditions), tensors["typical"], float(said["stable"]))
+            looks = Looks.from_tensors(tensors, said["quantisers"], _numbers(said["stable"])[0])
+            places = Places(tuple(_numbers(*said["middles"])), _numbers(said["reach"])[0])
             boxes: dict[Element, list[float]]
-            boxes = {(look, place): box for look, place, box in said["boxes"]}
-            return cls(looks, Places(tuple(said["middles"]), said["reach"]), boxes)
+            boxes = {(look, place): _numbers(*box) for look, place, box in said["boxes"]}
+            if not places.middles or any(len(box) != 4 for box in boxes.values()):
+                raise ValueError("expected columns, and four numbers for each box")
+            return cls(looks, places, boxes)
+
+
+def _numbers(*given: object) -> list[float]:
+    """Finite numbers of a file; anything may be there."""
+    if not all(isinstance(one, int | float) and math.isfinite(one) for one in given):
+        raise ValueError(f"expected finite numbers, got {given!r:.60}")
+    return list(given)  # type: ignore[arg-type]
 
 
 def _typical_boxes(symbols: SeenSymbols, seen: Iterable[Sights]) -> dict[Element, list[float]]:

@@ -57,7 +57,8 @@ class Symbols:
             )
             raise ValueError(
                 f"{self.count} different elements could be made of these values ({sizes}), more "
-                f"than {MOST_CODES}; features have to be discrete: round or quantise them first"
+                f"than {MOST_CODES}; features have to be discrete: round those that are not, or "
+                f"let symbols of them be learned (fit_symbols, --measured)"
             )
 
     @cached_property
@@ -112,6 +113,10 @@ class Symbols:
         """The elements of a set, in order."""
         return [self.element(code) for code in sorted(state)]
 
+    def given(self, state: State) -> list[Element]:
+        """Likewise, spelled as sets are given to `state`."""
+        return self.elements(state)
+
     def tensor(self, state: State) -> Tensor:
         """A set [N, F] as it was spelled in the tensors that the symbols were read from."""
         if self.widths is None:
@@ -135,7 +140,7 @@ class Symbols:
 def symbols_of(elements: Iterable[Element], names: Sequence[str]) -> Symbols:
     """The symbols that occur in elements given as tuples of words or numbers."""
     columns = [set(column) for column in zip(*elements, strict=True)]
-    values = tuple(_ordered(column) for column in columns)
+    values = tuple(ordered(column) for column in columns)
     words = any(isinstance(value, str) for column in columns for value in column)
     return Symbols(tuple(names), values, None if words else (1,) * len(values))
 
@@ -163,15 +168,15 @@ def symbols_in(
     for block in elements.split(widths, -1):
         rows, which = block.unique(dim=0, return_inverse=True)
         read = _read(rows)
-        ordered = _ordered(read)
-        place = torch.tensor([ordered.index(value) for value in read], dtype=torch.int64)
-        values.append(ordered)
+        counted = ordered(read)
+        place = torch.tensor([counted.index(value) for value in read], dtype=torch.int64)
+        values.append(counted)
         digits.append(place[which].numpy())
     symbols = Symbols(tuple(names), tuple(values), tuple(widths), elements.dtype)
     return symbols, np.ravel_multi_index(tuple(digits), symbols.sizes).astype(np.int64)
 
 
-def _ordered(values: Iterable[Value]) -> tuple[Value, ...]:
+def ordered(values: Iterable[Value]) -> tuple[Value, ...]:
     """Numbers before words."""
     return tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
 
