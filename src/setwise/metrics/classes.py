@@ -81,7 +81,8 @@ class SetSuccess(MeanOverSets):
         self, features: Features | None = None, *, tolerance: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(features, tolerance, **kwargs)
-        self.features, self.tolerance = features, tolerance
+        self.features = features
+        self.tolerance = tolerance
 
     def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
         """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
@@ -106,7 +107,8 @@ class MultisetEquality(MeanOverSets):
         self, features: Features | None = None, *, tolerance: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(features, tolerance, **kwargs)
-        self.features, self.tolerance = features, tolerance
+        self.features = features
+        self.tolerance = tolerance
 
     def update(self, preds: Tensor, target: Tensor, **rest: Any) -> None:
         """Take in logits [*, N, F] and targets [*, M, F]; masks and presence as in the function."""
@@ -201,7 +203,9 @@ class AveragePrecision(Metric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.features, self.within, self.definition = features, within, definition
+        self.features = features
+        self.within: Limits = within
+        self.definition: Definition = definition
         self._limits = check_limits(within)
         check_choice("definition", definition, DEFINITIONS)
         settings = (features, self._limits, definition)
