@@ -28,7 +28,7 @@ from setwise.planning import LatentPlanner, PlanningResult
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 RECORDS = ROOT / "results" / "gallery"
-CLOUDS = 4  # of those that points.py reads
+CLOUDS = 8  # the first of those that points.py reads
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
@@ -99,27 +99,32 @@ def torchrun() -> dict[str, Any]:
 
 
 def lightning_training() -> dict[str, Any]:
-    """Those of the same training in Lightning, on two."""
+    """Those of the same training in Lightning."""
+    return _trained("lightning_training")
+
+
+def lightning_on_two() -> dict[str, Any]:
+    """And on two processes."""
     return _trained("lightning_training", after=("--devices", "2"))
 
 
 def accelerate_training() -> dict[str, Any]:
-    """And in Accelerate, on two."""
+    """Those of the same training in Accelerate."""
+    return _trained("accelerate_training")
+
+
+def accelerate_on_two() -> dict[str, Any]:
+    """And on two processes."""
     return _trained("accelerate_training", before=TORCHRUN)
 
 
 EXAMPLE: dict[str, Callable[[], dict[str, Any]]] = {
     function.__name__: function
     for function in (
-        *(points, lights_out, export, metrics, torchrun, lightning_training, accelerate_training),
+        *(points, lights_out, export, metrics, torchrun, lightning_training, lightning_on_two),
+        *(accelerate_training, accelerate_on_two),
     )
 }
-
-
-def recorded(name: str) -> dict[str, Any]:
-    """What is kept of an example."""
-    found: dict[str, Any] = json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))
-    return found
 
 
 def main(names: list[str]) -> None:
