@@ -16,6 +16,9 @@ from setwise.files import atomic_write_text, require_name
 
 ROWS = 600
 FILES = ("README.md", "config.toml", "train.py")
+# The templates of train.py, and what each is written in.
+PLAIN = ("train.py", "plain PyTorch")
+LIGHTNING = ("train_lightning.py", "Lightning")
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,9 +27,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "new",
         help="begin a project of your own",
         description="Writes a folder with data (JSON Lines, a set in each row), a config and a "
-        "training script in plain PyTorch. It trains as it is: then put in your own data.",
+        "training script in plain PyTorch or Lightning. It trains as it is: then put in your own "
+        "data.",
     )
     parser.add_argument("name", metavar="NAME", type=Path, help="of the folder, which is made")
+    parser.add_argument(
+        "--lightning", action="store_true", help="a training script in Lightning (default: PyTorch)"
+    )
     parser.set_defaults(run=_run, extra="experiments")
 
 
@@ -41,11 +48,16 @@ def _run(options: argparse.Namespace) -> int:
     require_folder("NAME", folder)
     write_rows(folder / "data.jsonl", rectangles(ROWS))
     templates = resources.files("setwise.cli") / "project"
+    script, written_in = LIGHTNING if options.lightning else PLAIN
     for name in FILES:
-        text = (templates / name).read_text(encoding="utf-8")
-        atomic_write_text(folder / name, text.replace("{name}", folder.name))
+        template = templates / (script if name == "train.py" else name)
+        text = template.read_text(encoding="utf-8")
+        text = text.replace("{name}", folder.name).replace("{written in}", written_in)
+        atomic_write_text(folder / name, text)
     print(f"{folder}: data.jsonl, {', '.join(FILES)}; go on with")
     print(f"  cd {shlex.quote(str(folder))}")
+    if options.lightning:
+        print("  pip install lightning")
     print("  python train.py")
     print("  setwise train data.jsonl --target objects")
     return 0
