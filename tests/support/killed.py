@@ -48,7 +48,7 @@ class End:
 
     code: int  # negative: by that signal
     said: str  # on stderr
-    events: int
+    events: int  # of one that came to its end
     seconds: float
 
 
@@ -79,7 +79,7 @@ def run(
         assert process.exitcode is not None
         said = (Path(beside) / "said").read_text() if (Path(beside) / "said").exists() else ""
         counted = Path(beside) / "events"
-        events = len(counted.read_bytes()) if counted.exists() else 0
+        events = int(counted.read_text()) if counted.exists() else 0
         code = process.exitcode
         process.close()
     return End(code, said, events, took)
@@ -143,7 +143,6 @@ def _run(
     os.chdir(folder)
     tempfile.tempdir = str(folder / "tmp")
     command.prepare()
-    counted = os.open(beside / "events", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     said, seen = io.StringIO(), 0
 
     def hook(name: str, arguments: tuple[Any, ...]) -> None:
@@ -151,7 +150,6 @@ def _run(
         if name not in EVENTS or not _inside(name, arguments, folder):
             return
         seen += 1
-        os.write(counted, b".")
         if seen == event:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -166,6 +164,7 @@ def _run(
         code = 70  # of software; no command ends so
         said.write(traceback.format_exc())
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    (beside / "events").write_text(str(seen))  # not before: nothing of ours is on a full disk
     (beside / "said").write_text(said.getvalue())
     os._exit(code)
 
