@@ -12,7 +12,7 @@ from typing import Any
 from setwise.cli.errors import CommandError
 from setwise.cli.options import require_folder
 from setwise.data.rows import write_rows
-from setwise.files import atomic_write_text, require_name
+from setwise.files import atomic_write_text, require_name, unfinished
 
 ROWS = 600
 FILES = ("README.md", "config.toml", "train.py")
@@ -46,14 +46,17 @@ def _run(options: argparse.Namespace) -> int:
     if folder.exists() or folder.is_symlink():
         raise CommandError(f"NAME: {folder} is there already; choose another name")
     require_folder("NAME", folder)
-    write_rows(folder / "data.jsonl", rectangles(ROWS))
     templates = resources.files("setwise.cli") / "project"
     script, written_in = LIGHTNING if options.lightning else PLAIN
-    for name in FILES:
-        template = templates / (script if name == "train.py" else name)
-        text = template.read_text(encoding="utf-8")
-        text = text.replace("{name}", folder.name).replace("{written in}", written_in)
-        atomic_write_text(folder / name, text)
+    # Whole or not there: half a project would be in the way of the same command.
+    with unfinished(folder, folder=True) as place:
+        write_rows(place / "data.jsonl", rectangles(ROWS))
+        for name in FILES:
+            template = templates / (script if name == "train.py" else name)
+            text = template.read_text(encoding="utf-8")
+            text = text.replace("{name}", folder.name).replace("{written in}", written_in)
+            atomic_write_text(place / name, text)
+        place.rename(folder)
     print(f"{folder}: data.jsonl, {', '.join(FILES)}; go on with")
     print(f"  cd {shlex.quote(str(folder))}")
     if options.lightning:
