@@ -11,6 +11,7 @@ from pathlib import Path
 
 import lightning
 import torch
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -56,7 +57,7 @@ class Predictor(lightning.LightningModule):
         self.right.update(elements, target, presence=presence, target_valid=valid)
         self.log("right", self.right, on_epoch=True, prog_bar=True)
 
-    def configure_optimizers(self) -> dict[str, object]:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         optimizer = torch.optim.Adam(self.parameters())
         steps = int(self.trainer.estimated_stepping_batches)
         rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
