@@ -86,6 +86,14 @@ def scratch_folder(directory: Path | None = None) -> Iterator[Path]:
         yield folder
 
 
+def remove_scratch() -> None:
+    """Remove what killed processes left of their folders for temporary files.
+
+    Each new one does so too; this is for commands that may find that they need none.
+    """
+    _remove_abandoned(Path(tempfile.gettempdir()) / SCRATCH)
+
+
 @contextmanager
 def alone(lock: Path, doing: str) -> Iterator[None]:
     """Keep other processes from doing the same; a killed one no longer does.

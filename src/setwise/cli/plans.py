@@ -19,7 +19,7 @@ from setwise.cli.tables import show, tables_console
 from setwise.experiments.config import Config
 from setwise.experiments.recipes import PLANNED, table1, table5
 from setwise.experiments.settings import check_settings
-from setwise.files import alone
+from setwise.files import alone, remove_scratch
 from setwise.losses.table import LOSSES
 from setwise.report import tables
 
@@ -69,6 +69,7 @@ def _run(options: argparse.Namespace, device: str) -> int:
     table, scenarios, settings = sheet.name, _scenarios(options), PlanningSettings()
     try:
         find_executable()
+        remove_scratch()
         sheet.write(options.results)
         recorded = tables.read_experiments(options.results)[table].records
         done = finished(table, scenarios, options.results, settings)
@@ -208,7 +209,7 @@ def trained(
     done: Collection[Config] = (),
     require_alike: Callable[[Sequence[Config]], None] = lambda configs: None,
 ) -> list[tuple[Path, Config]]:
-    """Train the networks that are neither done nor kept; their records lie beside them."""
+    """Train the networks that are neither done nor recorded; their records lie beside them."""
     from rich.console import Console
 
     from setwise.experiments.run import unfinished
@@ -220,10 +221,15 @@ def trained(
         return []
     require_alike(configs)
     records = options.runs / networks.name
+    # Not those without a file: if only some of an ensemble were saved before it was killed, the
+    # others would be trained alone, and become other networks.
+    untrained = unfinished(configs, records)
     kept = _kept(options.runs, configs)
-    missing = [config for config in configs if config not in kept]
-    untrained = unfinished(missing, records)
-    gone = [f"{LOSSES[c.loss].symbol}, seed {c.seed}" for c in missing if c not in untrained]
+    gone = [
+        f"{LOSSES[config.loss].symbol}, seed {config.seed}"
+        for config in configs
+        if config not in untrained and config not in kept
+    ]
     if gone:
         raise CommandError(
             f"--runs: {records / f'{networks.name}.jsonl'} says that networks were trained "
@@ -234,7 +240,7 @@ def trained(
     with executor_of(options) as executor:
         found = training.train_missing(
             networks.sheet,
-            missing,
+            untrained,
             beside,
             device_on(executor, options.device, options.gpus),
             console,
