@@ -106,7 +106,7 @@ class TestTransforms:
 
 @pytest.mark.slow  # compiles; test_vmap_and_grad is the same without a compiler
 def test_transforms_within_what_is_compiled() -> None:
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
 
     def gradients(z: Tensor, x: Tensor) -> Tensor:
         return torch.func.vmap(torch.func.grad(lambda z, x: sw.set_average(z, x, FEATURES)))(z, x)
@@ -118,7 +118,7 @@ def test_transforms_within_what_is_compiled() -> None:
 
 @pytest.mark.slow  # compiles
 def test_engines_whose_gradients_a_compiler_would_lose() -> None:
-    z, x, _ = _arguments()
+    z, x, _ = mixed_sets()
 
     def gradient(z: Tensor) -> Tensor:
         return torch.func.grad(lambda z: sw.set_cross_entropy(z, x, FEATURES, impl="chunked"))(z)
