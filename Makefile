@@ -15,7 +15,7 @@ ifneq ($(origin PYTHON),file)
 wanted := $(shell $(PYTHON) -c 'import sys; $(VERSION)' 2>/dev/null)
 endif
 
-.PHONY: demo report test test-all test-oldest check format bench docs site dist clean environment
+.PHONY: demo report test test-all test-oldest check check-types format bench docs site dist clean environment
 
 # A network learns sets, a planner uses it; the page is demo/index.html.
 demo: $(DEMO_STAMP)
@@ -58,6 +58,19 @@ check: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 	$(MAKE) --no-print-directory site
 
+# What users of pyright see: a file of theirs, read strictly, and which share of our types is known.
+# It brings a Node.js of its own, so it has an environment of its own; `check` reads the file with mypy.
+TYPES := .venv-types
+check-types: $(STAMP) $(TYPES)/.installed
+	$(TYPES)/bin/pyright --project tests/typing --pythonpath $(BIN)/python
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(TYPES)/bin/pyright --verifytypes setwise --ignoreexternal \
+	  | grep "completeness score"
+
+$(TYPES)/.installed:
+	$(PYTHON) -m venv --clear $(TYPES)
+	$(TYPES)/bin/python -m pip install --quiet 'pyright[nodejs]>=1.1.400'
+	touch $@
+
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -78,6 +91,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.pictures
 	$(BIN)/python -m tools.readers write
 	$(BIN)/python docs/figures/plans.py
+	$(BIN)/python docs/figures/gallery.py
 
 # The documents as pages, in site/. Warnings are errors. The theme speaks of its successor otherwise.
 site: $(STAMP)
@@ -114,5 +128,5 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo dist report.html
+	rm -rf $(VENV) $(OLDEST) $(TYPES) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo dist report.html
 	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -56,6 +56,7 @@ OPTIONAL = {
     Path("cli/pictures.py"): {"rich"},
     Path("cli/plan.py"): {"PIL"},
     Path("cli/project/train.py"): {"safetensors"},
+    Path("cli/project/train_lightning.py"): {"lightning", "safetensors"},
     Path("cli/plans.py"): {"rich"},
     Path("cli/starters.py"): {"rich"},
     Path("cli/tables.py"): {"rich"},

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -42,6 +43,10 @@ WORDS = [
 LONG = ("demo", "bench", "doctor")
 
 
+# Made once: that takes longer than most of what is tried with it.
+PARSER = cache(cli.command_line)
+
+
 @cache
 def leaves() -> list[argparse.ArgumentParser]:
     """The parsers of all commands that have no commands of their own."""
@@ -54,7 +59,7 @@ def leaves() -> list[argparse.ArgumentParser]:
             for one in action.choices.values():
                 yield from below(one)
 
-    return list(below(cli.command_line()))
+    return list(below(PARSER()))
 
 
 def command(seed: int) -> list[str]:
@@ -113,7 +118,8 @@ def attempt(case: int) -> tuple[Any, str]:
 def run(typed: list[str]) -> tuple[Any, str]:
     """The exit code, and what was said; nothing may have been raised but an exit."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    parsed = patch.object(cli, "command_line", PARSER)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), parsed:
         try:
             code: Any = cli.main(typed)
         except SystemExit as ended:

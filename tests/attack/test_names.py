@@ -10,14 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from setwise import cli
-from setwise.experiments.saved_networks import save_network
-from setwise.experiments.train import Training
 from setwise.files import file_in
 from setwise.planning import read_problems
 from setwise.planning.recorded import write_plan
 from setwise.worlds import PuzzleWorld
-from tiny_experiments import puzzle_config
 
 # Slow: 600 folders. The kinds of names are in tests/test_files.py.
 pytestmark = pytest.mark.slow
@@ -75,24 +71,3 @@ def recorded(name: str, plans: Path) -> Path | None:
     except ValueError as error:
         return None if "\n" not in str(error) else Path("a message of several lines")
     return folder
-
-
-@pytest.mark.parametrize("name", [".", "..", "../other", "", "/", "a/../../b", "-x", "x" * 300])
-def test_plan_refuses_the_name_of_a_problem(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One named . made the command delete recorded plans and other files, with exit code 0."""
-    network, plans = tmp_path / "net", tmp_path / "deep" / "plans"
-    save_network(network, Training([puzzle_config()], "cpu"), 0)
-    write_plan(plans / "other", PICTURES, ["of somebody"], {})
-    (plans / "plan.json").write_text("{}")  # what the folder of a plan holds
-    file = tmp_path / "problems.json"
-    file.write_text(problem(name))
-    before = content(tmp_path)
-    command = ["plan", "puzzle", "--network", str(network), "--problem", str(file)]
-    code = cli.main([*command, "--output", str(tmp_path / "out"), "--record", str(plans)])
-    said = capsys.readouterr().err
-    assert code == 2
-    assert said.startswith(f"{file}: problem 0: name: expected one that files can have")
-    assert said.count("\n") == 1
-    assert content(tmp_path) == before

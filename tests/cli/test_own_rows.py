@@ -130,18 +130,31 @@ def test_without_inputs_sets_are_reconstructed(folder: Path, capsys: Captured) -
 
 # Trains for some seconds; test_columns_are_shown_a_network_is_kept_and_answers is quick.
 @pytest.mark.slow
-def test_a_new_project_trains_as_it_is(folder: Path, capsys: Captured) -> None:
-    assert cli.main(["new", "shop"]) == 0
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # that Lightning asks for
+@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers:UserWarning")
+@pytest.mark.filterwarnings("ignore:GPU available but not used:UserWarning")
+@pytest.mark.parametrize(
+    ("options", "written_in"), [([], "plain PyTorch"), (["--lightning"], "Lightning")]
+)
+def test_a_new_project_trains_as_it_is(
+    folder: Path, capsys: Captured, options: list[str], written_in: str
+) -> None:
+    assert cli.main(["new", "shop", *options]) == 0
+    assert ("pip install lightning\n" in capsys.readouterr().out) == bool(options)
     assert sorted(path.name for path in Path("shop").iterdir()) == [
         *("README.md", "config.toml", "data.jsonl", "train.py")
     ]
-    assert "# shop" in Path("shop/README.md").read_text()
+    assert Path("shop/README.md").read_text().startswith("# shop\n")
+    for name in ("README.md", "train.py"):
+        assert f"{written_in}, to be changed" in Path("shop", name).read_text()
     config = Path("shop/config.toml")
     config.write_text(config.read_text().replace("steps = 1000", "steps = 300"))
     with torch.random.fork_rng():
         project = runpy.run_path("shop/train.py")
         assert project["main"]() >= 0.6
-    assert Path("shop/network.safetensors").is_file()
+    assert sorted(path.name for path in Path("shop").iterdir()) == [
+        *("README.md", "config.toml", "data.jsonl", "network.safetensors", "train.py")
+    ]
     assert "of 100 held-out sets are right" in capsys.readouterr().out
     assert cli.main(["new", "shop"]) == 2
     assert capsys.readouterr().err.startswith("NAME: shop is there already")

@@ -24,6 +24,7 @@ import torch
 from repository import ROOT
 
 EXAMPLES = ROOT / "examples"
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 # It and the exporter ask PyTorch for what is about to be renamed.
 OF_LIGHTNING = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 
@@ -70,7 +71,8 @@ def on_two_processes(*command: str, output: Path) -> Any:
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
-        ("torchrun", ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"], []),
+        ("torchrun", TORCHRUN, []),
+        ("accelerate_training", TORCHRUN, []),
         ("lightning_training", [], ["--devices", "2"]),
     ],
 )

@@ -1,8 +1,9 @@
-"""The page of the first hour: its table is that of the record, what it shows is in scripts."""
+"""The page of the first hour: its table is that of the record; what pages show is in scripts."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from tools import examples
@@ -10,7 +11,16 @@ from tools import examples
 from repository import ROOT
 
 PAGE = examples.PAGE.read_text()
-SHOWN = re.findall(r'^```python title="(.*?)"\n(.*?)\n```$', PAGE, re.MULTILINE | re.DOTALL)
+# Of all pages that show lines of an example.
+SHOWN = [
+    shown
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for shown in re.findall(
+        r'^```python title="(examples/.*?)"\n(.*?)\n```$',
+        page.read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+]
 
 
 def test_the_table_is_that_of_the_record() -> None:
@@ -26,7 +36,9 @@ def test_examples_are_short_and_say_what_was_recorded(name: str) -> None:
 
 
 def test_what_is_shown_is_what_the_script_says() -> None:
-    assert SHOWN
+    assert {"export", "points", "multisets", "lightning_training", "accelerate_training"} <= {
+        Path(title).stem for title, _ in SHOWN
+    }
     for title, text in SHOWN:
         assert f"\n{text}\n" in (ROOT / title).read_text()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -105,9 +104,7 @@ def test_a_random_problem(folder: Path, tmp_path: Path, capsys: Captured) -> Non
     said = capsys.readouterr().out
     assert str(network(folder).name) in said  # SH is preferred
     assert "720 of 720 states; 0 states share one" in said
-    # How many depends on the last digits of a machine: two more or less were seen.
-    [decoded] = re.findall(r"decoding   (\d+) of 720 states come back", said)
-    assert int(decoded) >= 710
+    assert "decoding   720 of 720 states come back" in said
     assert "steps      1680 between codes, as index" in said
     assert "goal       . 1 / 2 3 / 4 5" in said
     assert "outcome    solved: a plan of 7 steps" in said

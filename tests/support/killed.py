@@ -7,6 +7,7 @@ itself counts; whoever counts to the end knows how many there are.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
 import resource
@@ -14,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +48,7 @@ class End:
 
     code: int  # negative: by that signal
     said: str  # on stderr
-    events: int
+    events: int  # of one that came to its end
     seconds: float
 
 
@@ -77,7 +79,7 @@ def run(
         assert process.exitcode is not None
         said = (Path(beside) / "said").read_text() if (Path(beside) / "said").exists() else ""
         counted = Path(beside) / "events"
-        events = len(counted.read_bytes()) if counted.exists() else 0
+        events = int(counted.read_text()) if counted.exists() else 0
         code = process.exitcode
         process.close()
     return End(code, said, events, took)
@@ -86,9 +88,8 @@ def run(
 def kill_often(command: Command, fresh: Callable[[], Path], times: int, seed: int) -> list[Path]:
     """Kill a command at so many moments, or some more, and let it come to its end in every folder.
 
-    In each it is killed again and again before it may. Of the moments some are events, and others
-    come after a share of the time. The first of the folders is that of a command that nobody
-    disturbed.
+    In each it is killed again and again before it may. The first of the folders is that of a
+    command that nobody disturbed.
     """
     rng = random.Random(seed)
     ended = [fresh()]
@@ -99,11 +100,7 @@ def kill_often(command: Command, fresh: Callable[[], Path], times: int, seed: in
     while kills < times:
         folder = fresh()
         for _ in range(rng.randint(4, 9)):
-            if rng.random() < 0.75:
-                end = run(command, folder, event=rng.randint(1, whole.events))
-            else:
-                end = run(command, folder, seconds=rng.random() * whole.seconds)
-            assert end.code in (whole.code, -signal.SIGKILL), end.said
+            end = run_to(command, folder, whole, rng)
             kills += end.code == -signal.SIGKILL
             if end.code == whole.code:
                 break  # what was left had fewer moments
@@ -111,6 +108,28 @@ def kill_often(command: Command, fresh: Callable[[], Path], times: int, seed: in
         assert last.code == whole.code, last.said
         ended.append(folder)
     return ended
+
+
+def kill_once(command: Command, fresh: Callable[[], Path], whole: End, rng: random.Random) -> Path:
+    """Kill a command at one moment; the folder as it was then left."""
+    while True:
+        folder = fresh()
+        end = run_to(command, folder, whole, rng)
+        if end.code == -signal.SIGKILL:
+            return folder
+
+
+def run_to(command: Command, folder: Path, whole: End, rng: random.Random) -> End:
+    """Run a command up to a moment: mostly an event, and else after a share of its time.
+
+    Where less is left to do than the whole command had, it may end before.
+    """
+    if rng.random() < 0.75:
+        end = run(command, folder, event=rng.randint(1, whole.events))
+    else:
+        end = run(command, folder, seconds=rng.random() * whole.seconds)
+    assert end.code in (whole.code, -signal.SIGKILL), end.said
+    return end
 
 
 def _run(
@@ -124,24 +143,29 @@ def _run(
     os.chdir(folder)
     tempfile.tempdir = str(folder / "tmp")
     command.prepare()
-    counted = os.open(beside / "events", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    said = (beside / "said").open("w")
-    seen = 0
+    said, seen = io.StringIO(), 0
 
     def hook(name: str, arguments: tuple[Any, ...]) -> None:
         nonlocal seen
         if name not in EVENTS or not _inside(name, arguments, folder):
             return
         seen += 1
-        os.write(counted, b".")
         if seen == event:
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     if largest is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), said:
-        code = cli.main(list(command.arguments))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, limits[1]))
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            code = cli.main(list(command.arguments))
+    except BaseException:
+        code = 70  # of software; no command ends so
+        said.write(traceback.format_exc())
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    (beside / "events").write_text(str(seen))  # not before: nothing of ours is on a full disk
+    (beside / "said").write_text(said.getvalue())
     os._exit(code)
 
 

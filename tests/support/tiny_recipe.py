@@ -37,6 +37,24 @@ EXPERIMENT = replace(
 )
 
 
+# Another of its size, in a file of one's own.
+OWN = """
+from dataclasses import replace
+from setwise.experiments import Experiment
+from tiny_recipe import tiny
+
+
+def config(scenario, loss, seed):
+    return replace(tiny(scenario, loss, seed), experiment="own")
+
+
+OWN = Experiment(
+    name="own", title="Own", config=config, scenarios={"1": "", "3": ""},
+    losses=("set_cross_entropy",), seeds=2,
+)
+"""
+
+
 def make_known(patch: pytest.MonkeyPatch, experiment: Experiment) -> None:
     """Let ``setwise reproduce`` find an experiment, in the place of one of its name if need be."""
     patch.setitem(EXPERIMENTS._entries, experiment.name, experiment)

@@ -1,4 +1,4 @@
-"""What a user's type checker sees: ``make check`` reads this with mypy, strictly.
+"""What a user's type checker sees, strictly: mypy in ``make check``, pyright in ``check-types``.
 
 Nothing here is run. A line that no longer has the type it claims is an error there.
 """

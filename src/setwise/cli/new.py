@@ -12,10 +12,13 @@ from typing import Any
 from setwise.cli.errors import CommandError
 from setwise.cli.options import require_folder
 from setwise.data.rows import write_rows
-from setwise.files import atomic_write_text, require_name
+from setwise.files import atomic_write_text, require_name, unfinished
 
 ROWS = 600
 FILES = ("README.md", "config.toml", "train.py")
+# The templates of train.py, and what each is written in.
+PLAIN = ("train.py", "plain PyTorch")
+LIGHTNING = ("train_lightning.py", "Lightning")
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,9 +27,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "new",
         help="begin a project of your own",
         description="Writes a folder with data (JSON Lines, a set in each row), a config and a "
-        "training script in plain PyTorch. It trains as it is: then put in your own data.",
+        "training script in plain PyTorch or Lightning. It trains as it is: then put in your own "
+        "data.",
     )
     parser.add_argument("name", metavar="NAME", type=Path, help="of the folder, which is made")
+    parser.add_argument(
+        "--lightning", action="store_true", help="a training script in Lightning (default: PyTorch)"
+    )
     parser.set_defaults(run=_run, extra="experiments")
 
 
@@ -39,13 +46,21 @@ def _run(options: argparse.Namespace) -> int:
     if folder.exists() or folder.is_symlink():
         raise CommandError(f"NAME: {folder} is there already; choose another name")
     require_folder("NAME", folder)
-    write_rows(folder / "data.jsonl", rectangles(ROWS))
     templates = resources.files("setwise.cli") / "project"
-    for name in FILES:
-        text = (templates / name).read_text(encoding="utf-8")
-        atomic_write_text(folder / name, text.replace("{name}", folder.name))
+    script, written_in = LIGHTNING if options.lightning else PLAIN
+    # Whole or not there: half a project would be in the way of the same command.
+    with unfinished(folder, folder=True) as place:
+        write_rows(place / "data.jsonl", rectangles(ROWS))
+        for name in FILES:
+            template = templates / (script if name == "train.py" else name)
+            text = template.read_text(encoding="utf-8")
+            text = text.replace("{name}", folder.name).replace("{written in}", written_in)
+            atomic_write_text(place / name, text)
+        place.rename(folder)
     print(f"{folder}: data.jsonl, {', '.join(FILES)}; go on with")
     print(f"  cd {shlex.quote(str(folder))}")
+    if options.lightning:
+        print("  pip install lightning")
     print("  python train.py")
     print("  setwise train data.jsonl --target objects")
     return 0

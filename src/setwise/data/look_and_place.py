@@ -30,7 +30,7 @@ class LookAndPlace:
             )
         self.features = features
         widths = torch.tensor(features.widths)
-        self.is_look = ~torch.tensor(is_choice).repeat_interleave(widths)  # [F]
+        self.is_look: Tensor = ~torch.tensor(is_choice).repeat_interleave(widths)  # [F]
 
     def look(self, elements: Tensor) -> Tensor:
         """The looks [*, A] of elements [*, F]."""

@@ -74,10 +74,10 @@ def _read_lines(path: Path) -> list[Row]:
 
 def _read_parquet(path: Path) -> list[Row]:
     try:
-        from pyarrow import parquet
+        from setwise.data.parquet import opened
     except ModuleNotFoundError as error:
         raise ValueError("Parquet needs pyarrow: pip install 'setwise[data]'") from error
-    with parquet.ParquetFile(path) as file:
+    with opened(path) as file:
         # A few bytes may be the same number a billion times.
         groups = (file.metadata.row_group(place) for place in range(file.num_row_groups))
         values = sum(g.column(place).num_values for g in groups for place in range(g.num_columns))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ class Bernoulli(Family):
     tensor([1., 0.])
     """
 
-    target_range = (0.0, 1.0)
+    target_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     target_rule = "must be probabilities in [0, 1]"
 
     @property

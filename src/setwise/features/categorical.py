@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ class Categorical(Family):
 
     scored_as: Scoring = "categorical"
 
-    target_range = (0.0, 1.0)
+    target_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     target_rule = "must be probabilities in [0, 1]"
     is_choice = True
 

@@ -69,16 +69,16 @@ class Features:
                     f"as Bernoulli(8) is, got {block!r}"
                 )
         self.blocks = blocks
-        self.widths = [block.width for block in blocks]
-        self.width = sum(self.widths)
+        self.widths: list[int] = [block.width for block in blocks]
+        self.width: int = sum(self.widths)
         #: Whether elements are binary features and nothing else, for which losses know a short cut.
-        self.plain_bernoulli = (
+        self.plain_bernoulli: bool = (
             len(blocks) == 1 and type(blocks[0]) is Bernoulli and blocks[0].weight == 1.0
         )
         #: Name, width and number of each block if fused kernels know them all; see `Family.kernel`.
-        self.kernel = _kernel(blocks)
+        self.kernel: tuple[tuple[str, int, float], ...] | None = _kernel(blocks)
         #: How many numbers of an element, two for an angle, cost the square of a difference.
-        self.comparable = sum(_compared(block) for block in blocks)
+        self.comparable: int = sum(_compared(block) for block in blocks)
         #: An allowed target element [F] to stand where there is none; None if it is all zeros.
         self.blank: Tensor | None = None
         if any(block.blank != 0.0 for block in blocks):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ class Poisson(Family):
     tensor([0., 4., 4.])
     """
 
-    target_range = (0.0, math.inf)
+    target_range: ClassVar[tuple[float, float]] = (0.0, math.inf)
     target_rule = "must be counts, finite and 0 or more"
 
     def natural(self, logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -112,7 +112,7 @@ class _PresenceLoss(SetLoss):
 class OrderedCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.ordered_cross_entropy`."""
 
-    function = staticmethod(ordered_cross_entropy)
+    function: ClassVar[Callable[..., Any]] = staticmethod(ordered_cross_entropy)
 
 
 class SetCrossEntropyLoss(_PresenceLoss):
@@ -123,7 +123,7 @@ class SetCrossEntropyLoss(_PresenceLoss):
     impl='auto', skip_negligible=True, group=None)
     """
 
-    function = staticmethod(set_cross_entropy)
+    function: ClassVar[Callable[..., Any]] = staticmethod(set_cross_entropy)
 
     def __init__(
         self,
@@ -165,19 +165,19 @@ class _NearestLoss(_PresenceLoss):
 class SetAverageLoss(_NearestLoss):
     """See :func:`setwise.set_average`."""
 
-    function = staticmethod(set_average)
+    function: ClassVar[Callable[..., Any]] = staticmethod(set_average)
 
 
 class HausdorffLoss(_NearestLoss):
     """See :func:`setwise.hausdorff`."""
 
-    function = staticmethod(hausdorff)
+    function: ClassVar[Callable[..., Any]] = staticmethod(hausdorff)
 
 
 class AssignmentCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.assignment_cross_entropy`."""
 
-    function = staticmethod(assignment_cross_entropy)
+    function: ClassVar[Callable[..., Any]] = staticmethod(assignment_cross_entropy)
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class AssignmentCrossEntropyLoss(_PresenceLoss):
 class SetLikelihoodLoss(_PresenceLoss):
     """See :func:`setwise.set_likelihood`."""
 
-    function = staticmethod(set_likelihood)
+    function: ClassVar[Callable[..., Any]] = staticmethod(set_likelihood)
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class SetLikelihoodLoss(_PresenceLoss):
 class TransportCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.transport_cross_entropy`."""
 
-    function = staticmethod(transport_cross_entropy)
+    function: ClassVar[Callable[..., Any]] = staticmethod(transport_cross_entropy)
 
     def __init__(
         self,
@@ -251,4 +251,4 @@ class TransportCrossEntropyLoss(_PresenceLoss):
 class StableMatchingCrossEntropyLoss(_PresenceLoss):
     """See :func:`setwise.stable_matching_cross_entropy`."""
 
-    function = staticmethod(stable_matching_cross_entropy)
+    function: ClassVar[Callable[..., Any]] = staticmethod(stable_matching_cross_entropy)

@@ -183,7 +183,9 @@ class AveragePrecision(Metric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.features, self.within, self.definition = features, within, definition
+        self.features = features
+        self.within: Limits = within
+        self.definition: Definition = definition
         self._limits = check_limits(within)
         check_choice("definition", definition, DEFINITIONS)
         settings = (features, self._limits, definition)

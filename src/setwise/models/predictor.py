@@ -65,7 +65,9 @@ class SetPredictor(nn.Module):
                 f"numbers each of its elements has"
             )
         check_size("decoder.features", width)
-        self.backbone, self.decoder, self.features = backbone, decoder, features
+        self.backbone = backbone
+        self.decoder = decoder
+        self.features = features
         self.output = nn.Linear(width, features.width + 1)
         glorot(self.output)
 

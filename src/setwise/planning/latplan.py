@@ -98,11 +98,12 @@ class LatentPlanner:
         encoding: sas.Encoding = "index",
         directory: Path | None = None,
     ) -> None:
-        self.model, self.world = model, world
+        self.model = model
+        self.world = world
         clock = _Clock()
-        self.codes = encode_states(model, world, world.states())
+        self.codes: Tensor = encode_states(model, world, world.states())
         clock.lap("encode")
-        self.graph = latent_graph(self.codes.numpy(), world.transitions().numpy())
+        self.graph: LatentGraph = latent_graph(self.codes.numpy(), world.transitions().numpy())
         self._states_per_node = self.graph.states_per_node()
         clock.lap("graph")
         self._variables = sas.variables_of(self.graph, encoding)
@@ -114,7 +115,7 @@ class LatentPlanner:
         with self._operators.open("wb") as file:
             sas.write_operators(file, self._variables, self.graph.edges)
         clock.lap("write")
-        self.seconds = clock.seconds
+        self.seconds: dict[str, float] = clock.seconds
 
     def close(self) -> None:
         self._remove()

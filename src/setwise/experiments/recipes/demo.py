@@ -17,6 +17,6 @@ def config(loss: str, seed: int) -> Config:
     return replace(
         quick,
         experiment="demo",
-        # Longer than the preset: whoever sees this for the first time has one network only.
-        schedule=replace(quick.schedule, epochs=500, cooldown=0.6, evaluations=50),
+        # More steps than in the preset: whoever sees this for the first time has one network only.
+        schedule=replace(quick.schedule, epochs=500, batch=120, cooldown=0.6, evaluations=50),
     )

@@ -88,7 +88,7 @@ def quick(scenario: str, loss: str, seed: int) -> Config:
         network=Autoencoder(
             element_widths=(192, 192), widths=(192,), latent=24, decoder_width=192, dropout=0.0
         ),
-        schedule=replace(base.schedule, epochs=300, batch=120, cooldown=0.4, evaluations=10),
+        schedule=replace(base.schedule, epochs=400, batch=180, cooldown=0.6, evaluations=10),
     )
 
 
