@@ -50,7 +50,7 @@ def require_finite(name: str, values: Tensor) -> None:
 
 def _extremes(values: Tensor) -> tuple[float, float]:
     """The least and the greatest; both NaN if any value is."""
-    if values.numel() > MANY and values.device.type == "cpu" and values.dtype in _OF_NUMPY:
+    if values.numel() >= MANY and values.device.type == "cpu" and values.dtype in _OF_NUMPY:
         array = values.numpy(force=True)
         return array.min().item(), array.max().item()
     least, most = values.aminmax()

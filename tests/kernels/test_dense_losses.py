@@ -118,6 +118,26 @@ def test_costs_are_not_read_off_scores_that_cancel(directed: bool) -> None:
         assert found.item() == pytest.approx(exact.item(), rel=1e-6)
 
 
+def test_the_worst_of_some_sets_are_shared_and_of_others_in_the_other_direction() -> None:
+    """As many targets as sets are the worst, but both of one set."""
+    points = sw.Features(sw.Gaussian(1))
+    x = torch.tensor([[0.0, 0.5, 1.0], [0.0, 0.0, 10.0]])[..., None]
+    z = torch.tensor([[0.0, 9.0], [4.0, 11.0]])[..., None].requires_grad_()
+    sw.hausdorff(z, x, points, directed=False, reduction="sum").backward()
+    assert z.grad is not None
+    assert z.grad[..., 0].tolist() == [[0.0, 8.0], [4.0, 0.0]]
+
+
+@pytest.mark.parametrize("loss", [sw.set_average, sw.hausdorff])
+def test_terms_that_overflow(loss: Any) -> None:
+    """As the general way has it, however many there are."""
+    x = torch.randint(2, (1, 130, 4), generator=torch.Generator().manual_seed(0)).float()
+    z = 3e38 * (2 * x.flip(1) - 1)
+    for n in (5, 130):
+        found, other = (loss(z[:, :n], x, directed=False, impl=i) for i in ("auto", "reference"))
+        assert found == other == torch.inf
+
+
 def test_what_is_left_to_the_general_way(served: list[str]) -> None:
     z, x = torch.randn(2, 4, 3, requires_grad=True), torch.rand(2, 4, 3)
     sw.set_average(z, x)

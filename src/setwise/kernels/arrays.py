@@ -131,12 +131,12 @@ def matmul(left: Array, right: Array) -> Array:
 def best_rows(scores: Array) -> tuple[Numbers, Array]:
     """Of each column of [S, T, N] the first row with its largest number, and that: [S, N]."""
     S, T, N = scores.shape
-    if scores.size < MANY:
+    # NumPy finds the largest at once, but transposes everything to tell where they are.
+    largest = None if scores.size < MANY else scores.max(axis=1)
+    if largest is None or np.isnan(largest).any():  # where terms overflow, none equals the largest
         where: Numbers = scores.argmax(axis=1)
         columns = np.arange(0, S * T * N, T * N)[:, None] + np.arange(N)
         return where, scores.take(where * N + columns)
-    # NumPy finds the largest at once, but transposes everything to tell where they are.
-    largest = scores.max(axis=1)
     rows, columns = np.divmod(np.flatnonzero(scores == largest[:, None]), N)
     sets, rows = np.divmod(rows, T)
     where = np.empty((S, N), dtype=np.int64)

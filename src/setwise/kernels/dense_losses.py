@@ -310,10 +310,11 @@ def _worst(call: Call, costs: Array, back: Array | None) -> _Reduced:
 
 
 def _shared(costs: Array, largest: Array, weight: Array | None) -> Array:
-    hits = costs == largest
-    slopes = hits.astype(costs.dtype)
-    if np.count_nonzero(hits) > len(hits):
-        slopes /= np.maximum(slopes.sum(axis=-1, keepdims=True), 1)
+    slopes = (costs == largest).astype(costs.dtype)
+    # As many hits as sets may still be two of one set: the worst of another is the other way round.
+    shared_by = slopes.sum(axis=-1, keepdims=True)
+    if shared_by.max() > 1:
+        slopes /= np.maximum(shared_by, 1)
     return slopes if weight is None else (slopes * weight).astype(costs.dtype, copy=False)
 
 
