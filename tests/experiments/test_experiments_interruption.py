@@ -10,8 +10,11 @@ import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import safetensors
+import torch
 
 from setwise.experiments import checkpoint
 from setwise.experiments.train import RunResult, StoppedError, Training, TrainingProgress
@@ -86,6 +89,42 @@ class TestInterruption:
         results = training.run(lambda progress: seen.append(progress.epoch))
         assert seen == list(range(reached + 1, 21))
         assert_same_bits((training, results), uninterrupted())
+
+    def test_a_checkpoint_that_is_replaced_while_it_is_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The header may be of one file and the tensors of the next: it is read again."""
+        path, opened = tmp_path / "state.ckpt", safetensors.safe_open
+
+        class Torn:
+            """Another file takes the place between header and tensors, as long as there are any."""
+
+            def __init__(self, *given: Any, **options: Any) -> None:
+                self._header = opened(*given, **options)
+                if later:
+                    epoch = later.pop()
+                    checkpoint.write(path, {"x": torch.full((2,), epoch)}, {"epoch": epoch})
+                self._tensors = opened(*given, **options)
+
+            def __enter__(self) -> Torn:
+                return self
+
+            def __exit__(self, *given: object) -> None: ...
+
+            def metadata(self) -> Any:
+                return self._header.metadata()
+
+            def keys(self) -> Any:
+                return self._tensors.keys()
+
+            def get_tensor(self, name: str) -> Any:
+                return self._tensors.get_tensor(name)
+
+        monkeypatch.setattr(safetensors, "safe_open", Torn)
+        later = [3, 2]
+        checkpoint.write(path, {"x": torch.full((2,), 1)}, {"epoch": 1})
+        tensors, facts = checkpoint.read(path)
+        assert (tensors["x"].tolist(), facts) == ([3, 3], {"epoch": 3})
 
     def test_a_run_may_be_interrupted_at_any_epoch_and_often(self, tmp_path: Path) -> None:
         path = tmp_path / "state.ckpt"

@@ -29,6 +29,7 @@ from setwise.experiments.tasks import (
     RulesData,
     ScenesData,
     SpritesData,
+    TracedBlocksData,
     WorldData,
 )
 from setwise.planning.learned import choose_network, open_space
@@ -53,6 +54,7 @@ WORLD_KINDS: dict[DataConfig, str | None] = {
     SpritesData(): None,
     ScenesData(): None,
     BlockPicturesData(): None,
+    TracedBlocksData(): None,
     PuzzlePicturesData(): None,
     SMALL: "puzzle",
     replace(SMALL, of="chess"): "chess",  # known or not: nothing is loaded

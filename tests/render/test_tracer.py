@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from pictured_scenes import boxes_of, scenes
 from setwise import cli
 from setwise.data.scenes import SceneArchive
+from setwise.executors import ExecutorError, LocalExecutor, Work
+from setwise.executors.executor import Ended, Stop, Told
 from setwise.experiments.tasks import BlockPicturesData, ScenesData, TracedBlocksData
 from setwise.render import (
     Block,
@@ -31,6 +34,7 @@ from setwise.render.light import display
 from setwise.render.scene import PlacedBlock
 from setwise.render.scenes import draw_scenes
 from setwise.render.shapes import block_mesh, distance, rotation_about_z
+from setwise.render.silhouette import rays_of
 from setwise.render.tabletop import SceneSettings
 from setwise.render.tracer import TorchRenderer, display_steps, owners
 
@@ -173,8 +177,6 @@ def test_open_ground_is_as_bright_as_the_lamps_make_it() -> None:
 
 def _seen_at(scene: Scene, x: int, y: int, width: int, height: int) -> tuple[float, float, float]:
     """Where the middle of a pixel is on flat ground."""
-    from setwise.render.silhouette import rays_of
-
     way = rays_of(scene, width, height, grid=1)[y, x]
     at = np.array(scene.camera) - scene.camera[2] / way[2] * way
     return float(at[0]), float(at[1]), float(at[2])
@@ -251,6 +253,11 @@ def test_blocks_straight_into_tensors_are_those_of_the_files(tmp_path: Path) -> 
     assert task.targets[4:8, :, :15].equal(task.targets[:4, :, :15])
     with pytest.raises(ValueError, match="seeds: expected one for each of 6 states, got 1"):
         block_pictures(filed.render_settings().environment, states, [0], **size)
+    for name in size:
+        with pytest.raises(ValueError, match=f"^{name}: must be at least 1, got 0"):
+            block_pictures(
+                traced.render_settings().environment, states, [0] * 6, **size | {name: 0}
+            )
     with pytest.raises(ValueError, match="only torch draws without files, not mitsuba"):
         replace(traced, renderer="mitsuba").load()
 
@@ -265,8 +272,11 @@ def test_scenes_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_devices_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="device: expected one of PyTorch, such as cpu, got 'gpu'"):
-        TorchRenderer(8, 8, 1, "gpu")
+    for name in ("gpu", "meta", "mps"):
+        with pytest.raises(ValueError, match=f"device: expected cpu or cuda, got '{name}'"):
+            TorchRenderer(8, 8, 1, name)
+    with pytest.raises(ValueError, match=r"device: cuda:99 is not here \(PyTorch finds "):
+        TorchRenderer(8, 8, 1, "cuda:99")
     with (
         pytest.raises(ValueError, match="device: mitsuba draws on the cpu, not on cuda"),
         open_renderer("mitsuba", device="cuda"),
@@ -274,10 +284,41 @@ def test_devices_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         pass
     with pytest.raises(ValueError, match="only torch draws into tensors, not sketch"):
         scene_pictures(replace(TABLE, renderer="sketch"), [0])
-    if not torch.cuda.is_available():
-        command = ["data", "scenes", "--renderer", "torch", "--device", "cuda", "--workers", "1"]
-        assert cli.main([*command, "--output", str(tmp_path / "x")]) == 2
-        assert "cuda is not here (PyTorch finds no GPU); use cpu" in capsys.readouterr().err
+    place = ["--workers", "1", "--output", str(tmp_path / "x")]
+    for renderer, device, said in (
+        ("sketch", "cuda", "sketch draws on the cpu, not on cuda; use the renderer torch"),
+        ("torch", "gpu", "device: expected cpu or cuda, got 'gpu'"),
+        ("torch", "cuda:99", "cuda:99 is not here (PyTorch finds "),
+    ):
+        drawing = ["--renderer", renderer, "--device", device]
+        assert cli.main(["data", "scenes", *drawing, *place]) == 2
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "x").exists()  # or other settings would be refused there
+
+
+def test_machines_of_a_cluster_draw_on_gpus_of_their_own(tmp_path: Path) -> None:
+    """Which those have that ask for one; of machines elsewhere nobody here knows any."""
+    asked: list[float] = []
+
+    class Cluster(LocalExecutor):
+        spreads = True
+
+        def run(self, works: Iterable[Work], *, told: Told, stop: Stop) -> Ended:
+            asked.extend(work.gpus for work in works)
+            yield from ()
+
+    for device in ("cpu", "cuda"):
+        with pytest.raises(ExecutorError, match="none came back"):
+            draw_scenes(TABLE, 1, tmp_path, executor=Cluster(1), device=device)
+    assert asked == [0.0, 1.0]
+    with pytest.raises(ValueError, match="device: expected cpu or cuda, got 'gpu'"):
+        draw_scenes(TABLE, 1, tmp_path, executor=Cluster(1), device="gpu")
+
+
+def test_memory_is_bounded_by_the_points_that_are_looked_at() -> None:
+    few, many = (TorchRenderer(16, 16, samples).at_once for samples in (32, 320))
+    assert few == 10 * many + few % 10
+    assert TorchRenderer(999, 999, 9999).at_once == 1
 
 
 def test_a_scene_without_blocks_is_drawn() -> None:

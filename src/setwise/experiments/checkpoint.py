@@ -45,6 +45,25 @@ def packed(tensors: dict[str, Tensor], facts: dict[str, Any]) -> bytes:
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, on the CPU, and the facts."""
+    while True:
+        require_regular(path)
+        before = _version(path)
+        try:
+            return _read_once(path)
+        except ValueError:
+            # Safetensors opens a file once for its header and once for its tensors: where another
+            # took its place in between, they do not belong together, and nothing is damaged.
+            if _version(path) == before:
+                raise
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Another one after each `write`."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+def _read_once(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with _opened(path) as file:
         facts = _facts(path, file)
         expected = facts.pop(_DIGEST, None)

@@ -55,17 +55,31 @@ def open_renderer(
     change no byte. ``blender`` is the program to run where it is not on the PATH, ``device`` where
     the renderer torch draws, such as ``"cuda"``; the others draw on the CPU.
     """
-    for what, value in (("width", width), ("height", height), ("samples", samples)):
-        require_int(what, value, 1)
+    require_picture(width, height, samples)
     if threads is not None:
         require_int("threads", threads, 1)
-    if device != "cpu" and name != "torch":
-        require_renderer(name)
+    require_device(name, device)
+    with closing(_open(name, width, height, samples, threads, blender, device)) as renderer:
+        yield renderer
+
+
+def require_picture(width: int, height: int, samples: int) -> None:
+    """Refuse what no picture can have."""
+    for what, value in (("width", width), ("height", height), ("samples", samples)):
+        require_int(what, value, 1)
+
+
+def require_device(name: RendererName, device: str, *, here: bool = True) -> None:
+    """Refuse a device that a renderer cannot draw on, or that is missing, if it draws ``here``."""
+    require_renderer(name)
+    if name == "torch":
+        from setwise.render.tracer import device_of, drawing_device
+
+        (drawing_device if here else device_of)(device)
+    elif device != "cpu":
         raise ValueError(
             f"device: {name} draws on the cpu, not on {device}; use the renderer torch"
         )
-    with closing(_open(name, width, height, samples, threads, blender, device)) as renderer:
-        yield renderer
 
 
 def renderer_version(name: RendererName, blender: str | Path | None = None) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from setwise.data.scenes import REACH, SceneArchive, classes_of, one_hots
+from setwise.render.backends import require_picture
 from setwise.render.environment import Environment
 from setwise.render.scene import PlacedBlock, Scene, scene_of
 from setwise.render.tabletop import SceneSettings
@@ -99,8 +100,9 @@ def block_pictures(
     """
     if len(states) != len(seeds):
         raise ValueError(f"seeds: expected one for each of {len(states)} states, got {len(seeds)}")
-    device = torch.device(device)
+    require_picture(width, height, samples)
     renderer = TorchRenderer(width, height, samples, device)
+    device = renderer.device
     pictures, boxes, looks = [renderer.draw([])], [], []
     for first in range(0, len(states), renderer.at_once):
         some = slice(first, first + renderer.at_once)

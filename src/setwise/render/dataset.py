@@ -27,6 +27,8 @@ from setwise.render.backends import (
     RendererName,
     open_renderer,
     renderer_version,
+    require_device,
+    require_picture,
     require_renderer,
 )
 from setwise.render.environment import Environment
@@ -53,8 +55,7 @@ class Settings:
     def __post_init__(self) -> None:
         require_renderer(self.renderer)
         require_int("seed", self.seed, 0)
-        for name in ("width", "height", "samples"):
-            require_int(name, getattr(self, name), 1)
+        require_picture(self.width, self.height, self.samples)
         require_in_frame(self.environment, self.width, self.height)
 
     def scene(self, number: int) -> Scene:
@@ -146,6 +147,7 @@ def render_scenes(
     numbers = list(dict.fromkeys(numbers))
     workers = _cores() if workers is None else workers
     require_int("workers", workers, 1)
+    require_device(settings.renderer, device, here=executor is None)
     version = renderer_version(settings.renderer, blender)
     with alone(folder / ".lock", "drawing into it"):
         files.prepare(folder, asdict(settings) | {"version": version})
@@ -165,9 +167,13 @@ def render_scenes(
         while left:
             before = len(left)
             shares = _shares([number for number in missing if number in left], workers, executor)
+            gpus = 1.0 if torch.device(device).type == "cuda" else 0.0
             works = [
                 Work(
-                    "a process that draws", draw_scenes, (settings, share, version, blender, device)
+                    "a process that draws",
+                    draw_scenes,
+                    (settings, share, version, blender, device),
+                    gpus=gpus,
                 )
                 for share in shares
             ]

@@ -1,4 +1,4 @@
-"""Scenes drawn by PyTorch: a path tracer for many pictures at once, on any device.
+"""Scenes drawn by PyTorch: a path tracer for many pictures at once, on the CPU or a GPU.
 
 Legend: S scenes; W, H width and height in pixels; K points of a pixel.
 
@@ -26,6 +26,7 @@ _FEWER = 8  # points of a pixel, to one that light is followed from
 _FIRST = 8  # points of a pixel, by which outlines are found
 _AT_ONCE = {"cpu": 2**16, "cuda": 2**19}  # paths
 _PIXELS = {"cpu": 2**14, "cuda": 2**21}  # of scenes that are drawn together
+_POINTS = 32  # of a pixel, at most, for so many: what each of them sees is kept
 # Points in a square by multiples of these: powers of 1 / 1.32471795724, the root of x^3 = x + 1.
 _SPREAD = (0.7548776662466927, 0.5698402909980532)
 
@@ -46,13 +47,15 @@ class TorchRenderer:
     ) -> None:
         self.width, self.height, self.samples = width, height, samples
         self.device = drawing_device(device)
-        self._threads_before = torch.get_num_threads()
-        torch.set_num_threads(self._threads_before if threads is None else threads)
+        self._threads_before: int | None = None
+        if threads is not None:
+            self._threads_before = torch.get_num_threads()
+            torch.set_num_threads(threads)
 
     @property
     def at_once(self) -> int:
         """How many scenes it is given best at once."""
-        return scenes_at_once(self.device, self.width, self.height)
+        return scenes_at_once(self.device, self.width, self.height, self.samples)
 
     def __call__(self, scene: Scene) -> NDArray[np.uint8]:
         return self.many([scene])[0]
@@ -73,8 +76,9 @@ class TorchRenderer:
         return torch.cat([empty, *parts])
 
     def close(self) -> None:
-        """Give the threads back; they are those of the whole process."""
-        torch.set_num_threads(self._threads_before)
+        """Give back threads that were set; they are those of the whole process."""
+        if self._threads_before is not None:
+            torch.set_num_threads(self._threads_before)
 
     def _drawn(self, scenes: Sequence[Scene]) -> Tensor:
         bodies = Bodies(scenes, self.device)
@@ -131,14 +135,23 @@ class TorchRenderer:
         yield from zip(turn.split(size), pixel.split(size), strict=True)
 
 
-def drawing_device(name: torch.device | str) -> torch.device:
-    """The device of a name, if there is such a one here."""
+def device_of(name: torch.device | str) -> torch.device:
+    """The device of a name, if pictures can be drawn on such a one."""
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"device: expected one of PyTorch, such as cpu, got {name!r}") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device: {device} is not here (PyTorch finds no GPU); use cpu")
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device: expected cpu or cuda, got {name!r}") from error
+    if device.type not in _PIXELS:
+        raise ValueError(f"device: expected cpu or cuda, got {str(device)!r}")
+    return device
+
+
+def drawing_device(name: torch.device | str) -> torch.device:
+    """The device of a name, if it is here as well."""
+    device = device_of(name)
+    if device.type == "cuda" and (device.index or 0) >= (found := torch.cuda.device_count()):
+        there = "no GPU" if not found else f"cuda:0 to cuda:{found - 1}"
+        raise ValueError(f"device: {device} is not here (PyTorch finds {there}); use cpu")
     return device
 
 
@@ -166,14 +179,14 @@ def _pairs(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     return one.repeat_interleave(len(other)), other.repeat(len(one))
 
 
-def scenes_at_once(device: torch.device, width: int, height: int) -> int:
-    """So many scenes are drawn together."""
-    return max(1, _PIXELS.get(device.type, 1) // (width * height))
+def scenes_at_once(device: torch.device, width: int, height: int, samples: int = 1) -> int:
+    """So many scenes are drawn together, which bounds the memory as far as one picture does."""
+    return max(1, _PIXELS[device.type] // (width * height * math.ceil(samples / _POINTS)))
 
 
 def at_once(device: torch.device) -> int:
     """So many rays are traced together, which bounds the memory."""
-    return _AT_ONCE.get(device.type, _AT_ONCE["cpu"])
+    return _AT_ONCE[device.type]
 
 
 def version() -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.blocksworld_archive import folder_name
 from setwise.experiments.tasks.rules import fingerprint
 from setwise.experiments.tasks.task import DATA, DataConfig
 from setwise.outside import read_json
+from setwise.render.backends import RendererName
 
 if TYPE_CHECKING:
     from setwise.render import Settings
@@ -24,7 +25,7 @@ class DrawnBlocks(DataConfig):
     stacks: int = 3
     states: int = 2500
     seed: int = 0
-    renderer: Literal["mitsuba", "blender", "torch", "sketch"] = "mitsuba"
+    renderer: RendererName = "mitsuba"
     width: int = 300
     height: int = 200
     samples: int = 32

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -18,6 +18,7 @@ from setwise.experiments.tasks.rules import fingerprint
 from setwise.experiments.tasks.sprites import PicturePrecision
 from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
 from setwise.features import Features, Gaussian
+from setwise.render.backends import RendererName
 
 if TYPE_CHECKING:
     from setwise.render.tabletop import SceneSettings
@@ -34,7 +35,7 @@ class ScenesData(DataConfig):
     pictures: int = 22_000
     # The first `train` pictures are trained on, the others are held out.
     train: int = 20_000
-    renderer: Literal["mitsuba", "blender", "torch", "sketch"] = "mitsuba"
+    renderer: RendererName = "mitsuba"
     seed: int = 0
     width: int = 128
     height: int = 128
@@ -73,14 +74,13 @@ class ScenesData(DataConfig):
     def prepare(self, folder: Path, progress: Callable[[int, int], None]) -> None:
         """Draw the pictures that are not there yet; then write their archive.
 
-        By the renderer torch nothing else is written, and a GPU draws them where there is one.
+        Where the renderer torch finds a GPU nothing else is written: so few minutes can be lost.
         """
         path, settings = self.archive(folder), self.render_settings()
-        if self.renderer == "torch":
+        if self.renderer == "torch" and torch.cuda.is_available():
             from setwise.render.batches import scene_archive
 
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-            scene_archive(settings, self.pictures, device, progress).write(path)
+            scene_archive(settings, self.pictures, "cuda", progress).write(path)
         else:
             from setwise.render.scenes import draw_scenes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 
@@ -18,6 +18,7 @@ from setwise.experiments.tasks.block_pictures import BlockPicturesData
 from setwise.experiments.tasks.reading import padded
 from setwise.experiments.tasks.task import CPU, DATA, Task, require_split
 from setwise.render import Environment
+from setwise.render.backends import RendererName
 from setwise.render.batches import block_pictures
 
 
@@ -30,7 +31,7 @@ class TracedBlocksData(BlockPicturesData):
     """
 
     kind: ClassVar[str] = "traced-blocks"
-    renderer: Literal["mitsuba", "blender", "torch", "sketch"] = "torch"
+    renderer: RendererName = "torch"
     views: int = 1
 
     def preparation(self, folder: Path = DATA) -> str | None:
