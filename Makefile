@@ -25,12 +25,11 @@ demo: $(DEMO_STAMP)
 report: $(DEMO_STAMP)
 	$(BIN)/setwise report
 
-# Tests start many processes, which need not compile the library each, whatever is set here.
-unexport PYTHONDONTWRITEBYTECODE
-
-# The first tier, and both; so many processes share the tests.
+# The first tier, and both; so many processes share the tests. These start many more, each of which
+# would compile the library again if bytecode were not kept.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=20
+WITH_BYTECODE := env -u PYTHONDONTWRITEBYTECODE
+PYTEST := $(WITH_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=20
 test: $(STAMP)
 	$(PYTEST) -m "not slow"
 
@@ -41,7 +40,7 @@ test-all: $(STAMP)
 # interpreter does what NumPy has since deprecated.
 OLDEST := .venv-oldest
 test-oldest: $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" \
+	$(WITH_BYTECODE) $(OLDEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" \
 	  -W "ignore:Conversion of an array with ndim:DeprecationWarning" \
 	  $(addprefix tests/,features kernels losses metrics properties)
 
@@ -129,4 +128,4 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(TYPES) .mypy_cache .ruff_cache .pytest_cache .hypothesis site demo dist report.html
-	find src tests docs benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find src tests tools docs benchmarks examples studies -name __pycache__ -prune -exec rm -rf {} +

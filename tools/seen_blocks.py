@@ -41,6 +41,7 @@ LARGEST, DRAWS = 2000, 3  # transitions, so many times
 FEWER = 200, 500, 1000
 SUPPORT = 2  # times; what was seen once is taken for noise
 _SECONDS = 60.0  # for each plan
+_WALKS = 100_000  # to look for problems; a part of the states is rarely where one ends
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,13 @@ def problems(
     left = sorted(set(range(len(states))) - known)
     generator = random.Random(f"{steps} steps, seed {seed}")
     found: list[tuple[int, int]] = []
+    tries = iter(range(_WALKS if left else 0))
     while len(found) < count:
+        if next(tries, None) is None:
+            raise ValueError(
+                f"found {len(found)} of {count} problems of {steps} steps between the {len(left)} "
+                f"states that were not recorded; draw more states, or record fewer transitions"
+            )
         start = generator.choice(left)
         state, visited = states[start], {int(world.rank(states[start]))}
         while len(visited) <= steps:
@@ -122,9 +129,9 @@ def measure(setting: Setting, archive: BlocksworldArchive) -> dict[str, Any]:
         int(code): int(kinds[codes == code].mode().values) for code in codes.unique().tolist()
     }
     ends, plans, valid = [], [], []
+    recorded = set(known.nonzero()[:, 0].tolist())
     for length in STEPS:
-        ready = set(known.nonzero()[:, 0].tolist())
-        for init, goal in problems(world, states, ready, length, PROBLEMS, setting.seed):
+        for init, goal in problems(world, states, recorded, length, PROBLEMS, setting.seed):
             given = symbols.encode(steps.sights[torch.tensor([init, goal])])
             plan = model.plan(*given, searcher="ff", seconds=_SECONDS)
             ends.append(length)

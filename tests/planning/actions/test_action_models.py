@@ -222,7 +222,7 @@ class TestWhatIsRefused:
 
     def test_real_numbers_are_no_symbols(self) -> None:
         sets = torch.rand(300, 2, 4, generator=torch.Generator().manual_seed(0))
-        with pytest.raises(ValueError, match="round or quantise them first"):
+        with pytest.raises(ValueError, match="round those that are not, or let symbols"):
             ActionModel.fit(sets, sets.flip(0))
 
 

@@ -20,6 +20,11 @@ def columns(count: int) -> tuple[Tensor, Tensor]:
     return where, torch.cat([torch.eye(3).bool()[where].flatten(1), other], dim=-1)
 
 
+def allowed_by(seen: Tensor, states: Tensor) -> Tensor:
+    """Which of some states have what all seen have, and lack what none of these has."""
+    return ((states | ~seen.all(0)) & (~states | seen.any(0))).all(-1)
+
+
 def test_what_is_no_conjunction_is_several() -> None:
     where, before = columns(1200)
     steps = (where[:, 0] == where[:, 1]).nonzero()[::3, 0]  # where it can be done, it often is
@@ -27,6 +32,12 @@ def test_what_is_no_conjunction_is_several() -> None:
     assert sorted(torch.cat(parts).tolist()) == sorted(steps.tolist())
     found = [where[part].unique(dim=0).tolist() for part in parts]
     assert sorted(found) == [[[0, 0]], [[1, 1]], [[2, 2]]]
+    # Safe: states that a part allows are those that the whole does, and fewer.
+    every = torch.cartesian_prod(*[torch.tensor([False, True])] * before.shape[1])
+    by_whole, *by_parts = (allowed_by(before[some], every) for some in (steps, *parts))
+    together = torch.stack(by_parts).any(0)
+    assert not bool((together & ~by_whole).any())
+    assert 0 < int(together.sum()) < int(by_whole.sum())
 
 
 @pytest.mark.parametrize("bit", [None, 0, 7])

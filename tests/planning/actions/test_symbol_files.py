@@ -28,7 +28,12 @@ from setwise.planning.actions import (
     UnknownSymbolError,
     fit_symbols,
     read_recording,
+    together,
 )
+from setwise.planning.actions.looks import Looks
+from setwise.planning.actions.places import Places
+from setwise.planning.actions.quantiser import Quantiser
+from setwise.planning.actions.symbols import Element
 
 # Slow: clusters are looked for. The example of MeasuredSymbols breaks when these do.
 pytestmark = pytest.mark.slow
@@ -200,11 +205,35 @@ def test_masks_leave_out_what_is_padding() -> None:
         MeasuredSymbols.fit(before, after, features, words={"feature0": ["a", "a"]})
 
 
+def test_numbers_that_do_not_shake(tmp_path: Path) -> None:
+    """And that come a different number of times: what was learned from is called something."""
+    path = tmp_path / "steps.jsonl"
+    lines = [{"before": [], "after": [[1.5, "a"]]}] * 5
+    lines += [{"before": [[1.5, "a"], [2.5, "b"]], "after": [[1.5, "a"], [3.5, "b"]]}] * 10
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    recording = read_recording(path, measured=["feature0"])
+    assert recording.symbols.values == ((0, 1, 2), ("a", "b"))
+    with pytest.raises(UnknownSymbolError, match=r"^feature0 \[2.51\]: is like none of the 3"):
+        recording.symbols.state([(2.51, "b")])
+    with pytest.raises(ValueError, match="codes learned from one name other values"):
+        together([recording, recording])
+
+
+def test_features_of_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    lines: list[dict[str, Any]] = [{"features": ["x", "y", "x-y"]}]
+    lines.append({"before": [[0, 0, "a"]], "after": [[1, 1, "a"]]})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(ValueError, match="two are called the same: x-y, x-y; rename one of them"):
+        read_recording(path, measured=["x,y"])
+
+
 def test_families_of_ones_own(tmp_path: Path) -> None:
     """And numbers that do not shake at all."""
     sets = torch.tensor([[[0.5], [0.75], [7.0]]]).expand(20, 3, 1)
     symbols, path = MeasuredSymbols.fit(sets, sets, sw.Features(Own(1))), tmp_path / "symbols"
     assert symbols.sizes == {"feature0": 3}
+    assert symbols.encode(sets) == symbols.encode(sets[:1]) * 20 == [[(0,), (1,), (2,)]] * 20
     symbols.save(path)
     with pytest.raises(ValueError, match=r"the family 'Own', .* give it as families=\[Own\]$"):
         MeasuredSymbols.load(path)
@@ -217,7 +246,7 @@ def test_files_of_anybody(
 ) -> None:
     """Refused in one line, or symbols that can be used: never an error of something inside."""
     whole = tmp_path / "whole"
-    use: Callable[[Any], object]
+    use: Callable[[Any], list[list[Element]]]
     if kind is SeenSymbols:
         steps = PicturedSteps.draw(lit_archive(), 250, seed=0)
         fit_symbols(steps.before, steps.after).save(whole)
@@ -250,7 +279,37 @@ def test_files_of_anybody(
             assert said.startswith(f"{path}: ")
             assert len(said.splitlines()) == 1
         else:
+            elements: list[list[Element]] = []
             with contextlib.suppress(UnknownSymbolError):  # numbers that are none of those there
-                use(found)
+                elements = use(found)
+            for one in elements:
+                with contextlib.suppress(ValueError):  # of boxes that are none, or not there
+                    found.decode(one)
     assert refused > HOSTILE / 2
     assert use(kind.load(whole)) == used
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("middles", [10**400], "int too large"),
+        ("middles", [*range(27)], "expected 1 to 26 columns, got 27"),
+        ("middles", [], "expected 1 to 26 columns, got 0"),
+        ("boxes", [[2, "a1", [0, 0, 1, 1]]], "boxes of a look that there is not: 2"),
+        ("boxes", [["red", "a1", [0, 0, 1, 1]]], "boxes of a look that there is not: 'red'"),
+        ("boxes", [[0, "a1", [0, 0, 1]]], "expected four numbers for each box"),
+    ],
+)
+def test_numbers_of_anybody(tmp_path: Path, name: str, value: Any, said: str) -> None:
+    path = tmp_path / "seen"
+    things, of_one = (
+        Quantiser(torch.zeros(192), torch.ones(192, 1), torch.zeros(1, 1)) for _ in range(2)
+    )
+    looks = Looks(things, (of_one,), torch.zeros(1, 3, 8, 8), 1.0)
+    SeenSymbols(looks, Places((1.0,), 1.0), {(0, "a1"): [0.0, 0.0, 1.0, 1.0]}).save(path)
+    tensors, facts = checkpoint.read(path)
+    assert SeenSymbols.load(path).boxes == {(0, "a1"): [0.0, 0.0, 1.0, 1.0]}
+    checkpoint.write(path, tensors, facts | {name: value})
+    with pytest.raises(ValueError, match=said) as refused:
+        SeenSymbols.load(path)
+    assert str(refused.value).startswith(f"{path}: ")

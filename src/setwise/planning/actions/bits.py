@@ -94,9 +94,11 @@ class BitActionModel:
     ) -> BitActionModel:
         """Learn from sets ``before`` and ``after`` [T, N, F], of one size, elements in any order.
 
-        At most so many ``bits`` and ``actions`` are used; ``steps`` are those of the training, on
-        100 transitions each. What was seen fewer than ``support`` times is dropped. Where features
-        are real, decoded ones may be ``tolerance`` away.
+        The network has so many ``bits`` and ``actions``, of which it may leave some unused; what
+        is learned of them are as many as change different bits, or in different contexts.
+        ``steps`` are those of the training, on 100 transitions each. What was seen fewer than
+        ``support`` times is dropped. Where features are real, decoded ones may be ``tolerance``
+        away.
         """
         check_sets(before, features, "before")
         check_sets(after, features, "after")

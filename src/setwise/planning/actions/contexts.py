@@ -3,11 +3,15 @@
 Legend: T steps, n of them that do the same, u states that a conjunction allows, L bits.
 
 That a tile and the blank are in one column is no conjunction of bits that say which columns these
-are in. It is one of three, each a conjunction: in either column. So steps of one effect are divided
-by a bit where that shows, and each part has conditions of its own. It shows in states that were
-recorded: those of the whole fulfil a conjunction, which allows other states too, in which something
-else was done. If the two conjunctions of the parts together rule out so many of these that the
-action would have been done in some if it could have been, they say more than the one did.
+are in. It is one of three, each a conjunction: both in the first, both in the second, both in the
+third. So steps of one effect are divided by a bit where that shows, and each part has conditions of
+its own. It shows in states that were recorded: those of the whole fulfil a conjunction, which
+allows other states too, in which something else was done. If the two conjunctions of the parts
+together rule out so many of these that the action would have been done in some if it could have
+been, they say more than the one did.
+
+Where to divide is a guess from what was seen; that it is safe is not. Each part demands all that
+the whole did, and what all of its own steps show besides: nothing is allowed that was not before.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ def in_contexts(steps: Tensor, before: Tensor) -> list[Tensor]:
 
 def _divided(steps: Tensor, before: Tensor, others: Tensor) -> list[Tensor]:
     """Likewise, given states [*, L] all of which the steps of a larger part allow."""
+    if len(steps) <= _EVIDENCE:  # not even if all other states were ruled out
+        return [steps]
     own = before[steps]
     allowed = others[_allows(own.all(0), ~own.any(0), others)]
     bit = _telling(own, allowed)

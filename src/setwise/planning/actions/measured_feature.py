@@ -21,7 +21,9 @@ from setwise.features import Family
 from setwise.planning.actions.quantiser import Quantiser, require_numbers
 from setwise.planning.actions.symbols import UnknownSymbolError, Value
 
-_BEYOND = 2.0  # of the furthest point of a code: what is further away is something else
+# Of the furthest point of a code, or of what shakes by one standard deviation, if that is more, for
+# values need not shake where they were seen: what is further away is something else.
+_BEYOND = 2.0
 # Values on a grid: with fewer codes than values, some are cut in two, until codes are as many.
 _PATIENCE = 8
 _SOME = 100  # elements that tell whether a feature is right or wrong
@@ -66,7 +68,8 @@ class MeasuredFeature:
         ordered = torch.tensor(
             sorted(range(len(typical)), key=lambda number: typical[number].tolist())
         )
-        reach = torch.stack([_BEYOND * distance[centre == number].max() for number in ordered])
+        furthest = torch.stack([distance[centre == number].max() for number in ordered])
+        reach = _BEYOND * furthest.clamp(min=1.0)  # distances are in units of the shaking
         return cls(family, typical[ordered], quantiser, ordered.argsort(), reach, called)
 
     def __post_init__(self) -> None:

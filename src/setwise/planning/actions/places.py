@@ -18,6 +18,7 @@ from torch import Tensor
 
 from setwise.planning.actions.symbols import UnknownSymbolError
 
+MOST_COLUMNS = len(ascii_lowercase)
 _NEAR = 0.5  # of the width of a box
 
 
@@ -34,10 +35,9 @@ class Places:
         middle = _middle(boxes).sort().values
         gap = _NEAR * float((boxes[..., 2] - boxes[..., 0]).double().median())
         starts = [0, *((middle.diff() > gap).nonzero()[:, 0] + 1).tolist(), len(middle)]
-        if len(starts) - 1 > len(ascii_lowercase):
+        if len(starts) - 1 > MOST_COLUMNS:
             raise ValueError(
-                f"boxes: expected things in at most {len(ascii_lowercase)} columns, "
-                f"got {len(starts) - 1}"
+                f"boxes: expected things in at most {MOST_COLUMNS} columns, got {len(starts) - 1}"
             )
         parts = [middle[a:b] for a, b in pairwise(starts)]
         reach = max(float(part[-1] - part[0]) for part in parts) + gap

@@ -66,7 +66,7 @@ class Quantiser:
     def nearest(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The codes [E] of points [E, A], and how far they are from their centres."""
         seen = (points - self.centre) @ self.directions
-        distance, code = torch.cdist(seen, self.codebook).min(-1)
+        distance, code = _distances(seen, self.codebook).min(-1)
         return code, distance
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
@@ -111,7 +111,7 @@ def _stable_count(points: Tensor, pairs: Tensor, patience: int) -> int:
     learned, asked = pairs.chunk(2)
     seen, found, hopeless = points @ _directions(points, learned), 1, 0
     for count in range(2, min(_MOST_CODES, len(seen)) + 1):
-        codes = _nearest(seen, _codebook(seen, count))
+        codes = _distances(seen, _codebook(seen, count)).argmin(-1)
         stable, least = share_of_pairs(codes, asked), int(codes.bincount(minlength=count).min())
         if stable >= _STABLE and least >= _ODD * len(codes) / count:
             found = count
@@ -153,5 +153,6 @@ def _codebook(seen: Tensor, count: int) -> Tensor:
     return torch.from_numpy(found.cluster_centers_).to(seen)
 
 
-def _nearest(seen: Tensor, codebook: Tensor) -> Tensor:
-    return torch.cdist(seen, codebook).argmin(-1)
+def _distances(seen: Tensor, codebook: Tensor) -> Tensor:
+    """[E, K], the same for a point alone and among many, and exact where points do not shake."""
+    return torch.cdist(seen, codebook, compute_mode="donot_use_mm_for_euclid_dist")

@@ -117,6 +117,11 @@ def together(recordings: Iterable[Recording]) -> Recording:
     names = {part.symbols.names for part in parts}
     if len(names) != 1:
         raise ValueError(f"expected recordings of the same features, got {sorted(names)}")
+    if any(type(part.symbols) is not Symbols for part in parts):
+        raise ValueError(
+            "expected recordings of elements that are their own symbols; codes learned from one "
+            "name other values than those from another: learn them from the sets of all"
+        )
     before = [part.symbols.elements(state) for part in parts for state in part.before]
     after = [part.symbols.elements(state) for part in parts for state in part.after]
     actions = [name for part in parts for name in part.actions or ()]

@@ -21,7 +21,7 @@ from torch import Tensor
 from setwise.experiments import checkpoint
 from setwise.outside import named
 from setwise.planning.actions.looks import Looks
-from setwise.planning.actions.places import Places
+from setwise.planning.actions.places import MOST_COLUMNS, Places
 from setwise.planning.actions.quantiser import FEWEST_PAIRS
 from setwise.planning.actions.recording import Recording, from_elements
 from setwise.planning.actions.symbols import Element
@@ -146,7 +146,7 @@ class SeenSymbols:
     def load(cls, path: str | Path) -> SeenSymbols:
         """What `save` wrote."""
         path = Path(path)
-        with named(path, KeyError, TypeError):
+        with named(path, KeyError, TypeError, OverflowError):
             tensors, said = checkpoint.read(path)
             if said.get("symbols") != _VERSION:
                 raise ValueError("holds no symbols, or those of another version")
@@ -154,8 +154,12 @@ class SeenSymbols:
             places = Places(tuple(_numbers(*said["middles"])), _numbers(said["reach"])[0])
             boxes: dict[Element, list[float]]
             boxes = {(look, place): _numbers(*box) for look, place, box in said["boxes"]}
-            if not places.middles or any(len(box) != 4 for box in boxes.values()):
-                raise ValueError("expected columns, and four numbers for each box")
+            if not 0 < len(places.middles) <= MOST_COLUMNS:
+                raise ValueError(f"expected 1 to {MOST_COLUMNS} columns, got {len(places.middles)}")
+            if any(len(box) != 4 for box in boxes.values()):
+                raise ValueError("expected four numbers for each box")
+            if unknown := [one for one, _ in boxes if one not in range(looks.count)]:
+                raise ValueError(f"boxes of a look that there is not: {unknown[0]!r:.60}")
             return cls(looks, places, boxes)
 
 
