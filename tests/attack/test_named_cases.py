@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import struct
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -55,7 +56,8 @@ TRAIN = ["train", "own.py", "--device", "cpu", "--commit", "c", "--save-every", 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current one."""
+    """The current one, of a process that has not run an own.py yet."""
+    monkeypatch.delitem(sys.modules, "own", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
