@@ -3,11 +3,12 @@
     python -m tools.gallery points export      # run these at full size, and record what they give
     python docs/figures/gallery.py             # draw the pictures from the records
 
-A record is results/gallery/NAME.json.
+A record is results/gallery/NAME.json. It names the commit, and so what was run has to be committed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import runpy
 import subprocess
@@ -28,14 +29,16 @@ from setwise.planning import LatentPlanner, PlanningResult
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 RECORDS = ROOT / "results" / "gallery"
-CLOUDS = 8  # the first of those that points.py reads
+CLOUDS = 4  # of rings, and as many others: the first of those that points.py reads
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def points() -> dict[str, Any]:
     """Some clouds, and what came out for them."""
     clouds, outputs = _load("points")["main"]([])
-    return {"clouds": _rounded(clouds[:CLOUDS]), "outputs": _rounded(outputs[:CLOUDS])}
+    flat = (clouds[..., 2] == 0).all(-1)  # rings, which are easier
+    shown = torch.cat([kind.nonzero().flatten()[:CLOUDS] for kind in (flat, ~flat)])
+    return {"clouds": _rounded(clouds[shown]), "outputs": _rounded(outputs[shown])}
 
 
 def lights_out() -> dict[str, Any]:
@@ -70,7 +73,10 @@ def export() -> dict[str, Any]:
 
 
 def metrics() -> dict[str, Any]:
-    """Several metrics of one network, in a collection, while it learns what torchrun.py trains."""
+    """Two metrics of the network of torchrun.py, in a collection, after every epoch.
+
+    Each epoch is a training of its own that goes on with the weights: Adam begins anew.
+    """
     from torchmetrics import MetricCollection
 
     example = _load("torchrun")
@@ -127,10 +133,26 @@ EXAMPLE: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def main(names: list[str]) -> None:
-    for name in names:
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", metavar="NAME", nargs="+", choices=EXAMPLE, help=", ".join(EXAMPLE)
+    )
+    options = parser.parse_args(arguments)
+    if changed := _changed():
+        parser.error(f"commit what is run, or the record names a commit without it:\n{changed}")
+    for name in options.names:
         found = EXAMPLE[name]() | {"environment": environment.describe(torch.device("cpu"))}
         atomic_write_text(RECORDS / f"{name}.json", json.dumps(found) + "\n")
+
+
+def _changed() -> str:
+    """What is not committed as it is, of all that is run."""
+    command = ["git", "status", "--porcelain", "--", "src", "examples", "tools"]
+    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return found.stdout.rstrip()
 
 
 def _load(name: str) -> dict[str, Any]:
@@ -155,4 +177,4 @@ def _trained(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

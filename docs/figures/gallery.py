@@ -35,7 +35,7 @@ def recorded(name: str) -> dict[str, Any]:
 def points(figure: Figure) -> None:
     """Clouds above, and below what came out."""
     record = recorded("points")
-    rows = (("read", record["clouds"], BLUE), ("put out", record["outputs"], RED))
+    rows = (("input", record["clouds"], BLUE), ("output", record["outputs"], RED))
     for row, (label, clouds, colour) in enumerate(rows):
         for column, cloud in enumerate(clouds):
             number = 1 + row * len(clouds) + column
@@ -44,23 +44,28 @@ def points(figure: Figure) -> None:
             axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), zlim=(-1.6, 1.6), box_aspect=(1, 1, 1))
             axes.tick_params(labelbottom=False, labelleft=False, labelright=False)
             if column == 0:
-                axes.text2D(0.0, 0.95, label, transform=axes.transAxes)
+                axes.text2D(0.0, 0.95, label, transform=axes.transAxes, fontsize=15)
 
 
-def multisets(figure: Figure) -> None:
-    """The share of bags of five digits that come out exactly: ten seeds a loss, and the median."""
-    described = json.loads((RESULTS / "losses.json").read_text())["losses"]
+def shares_of_bags() -> dict[str, list[float]]:
+    """The shares of bags of five digits that come out exactly, of each loss; the best is last."""
     shares: dict[str, list[float]] = {}
     for line in (RESULTS / "losses.jsonl").read_text().splitlines():
         record = json.loads(line)
         if record["scenario"] == "bags":
             shares.setdefault(record["loss"], []).append(record["metrics"]["heldout"])
-    names = sorted(shares, key=lambda name: median(shares[name]))
+    return dict(sorted(shares.items(), key=lambda pair: median(pair[1])))
+
+
+def multisets(figure: Figure) -> None:
+    """Those shares: a mark for each seed, and a bar to the median."""
+    described = json.loads((RESULTS / "losses.json").read_text())["losses"]
+    found = shares_of_bags()
     axes = _axes(figure)
-    for place, name in enumerate(names):
-        axes.barh(place, median(shares[name]), color=described[name]["colour"], alpha=0.6)
-        axes.plot(shares[name], [place] * len(shares[name]), "|", color="black", markersize=8)
-    axes.set_yticks(range(len(names)), [described[name]["label"] for name in names])
+    for place, (name, shares) in enumerate(found.items()):
+        axes.barh(place, median(shares), color=described[name]["colour"], alpha=0.6)
+        axes.plot(shares, [place] * len(shares), "|", color="black", markersize=8)
+    axes.set_yticks(range(len(found)), [described[name]["label"] for name in found])
     axes.set(xlim=(-0.01, 1), xlabel="held-out bags that come out exactly")
 
 

@@ -1,4 +1,4 @@
-"""Commands and calls: the cases by name that an attack found; see `test_named_cases`.
+"""Commands and calls: more of the cases of test_named_cases.py, which says what numbers mean.
 
 Two of them are elsewhere: an extra that is alone in tests/cli/test_extras.py, and an interrupt
 while the library is imported in tests/cli/test_outside_world.py.
@@ -70,9 +70,13 @@ def test_6_a_planner_that_is_stopped(number: signal.Signals, network: Path, tmp_
 
 def ends(words: list[str]) -> tuple[Any, str]:
     """The exit code of a command, and what it said."""
-    os.chdir(tempfile.mkdtemp())
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             code: Any = cli.main(words)
         except SystemExit as ended:

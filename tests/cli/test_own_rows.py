@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import runpy
@@ -158,6 +159,22 @@ def test_a_new_project_trains_as_it_is(
     assert "of 100 held-out sets are right" in capsys.readouterr().out
     assert cli.main(["new", "shop"]) == 2
     assert capsys.readouterr().err.startswith("NAME: shop is there already")
+
+
+# Slow only because the first tier is full.
+@pytest.mark.slow
+def test_half_a_project_is_none(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("setwise.cli.new.atomic_write_text", full)
+        assert cli.main(["new", "shop"]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["rooms.jsonl"]
+    assert cli.main(["new", "shop"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import gallery
 
 from pictures import differing_pixels
 from repository import ROOT
@@ -27,6 +28,23 @@ def script() -> dict[str, Any]:
 
 def recorded(name: str) -> Any:
     return script()["recorded"](name)
+
+
+def test_each_record_names_the_commit_that_made_it() -> None:
+    assert sorted(path.stem for path in gallery.RECORDS.iterdir()) == sorted(gallery.EXAMPLE)
+    for name in gallery.EXAMPLE:
+        assert re.fullmatch("[0-9a-f]{40}", recorded(name)["environment"]["commit"]), name
+
+
+def test_nothing_is_recorded_that_has_no_commit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gallery, "_changed", lambda: " M examples/points.py")
+    for names in (["points"], ["no_example"], []):
+        with pytest.raises(SystemExit) as ended:
+            gallery.main(names)
+        assert ended.value.code == 2
+    assert " M examples/points.py" in capsys.readouterr().err
 
 
 def test_pictures_are_drawn_from_the_records(tmp_path: Path) -> None:
@@ -64,6 +82,11 @@ def test_the_plan_presses_one_light_at_a_time() -> None:
     press = runpy.run_path(str(ROOT / "examples" / "lights_out.py"))["PRESS"].tolist()
     for before, after in pairwise([list(chain(*board)) for board in boards]):
         assert [a ^ b for a, b in zip(before, after, strict=True)] in press
+
+
+def test_bags_are_learned_best_by_the_two_losses_that_the_page_names() -> None:
+    *_, second, first = script()["shares_of_bags"]()
+    assert {first, second} == {"annealed_likelihood", "stable_matching_cross_entropy"}
 
 
 def test_other_batches_agree_and_metrics_are_in_order() -> None:
