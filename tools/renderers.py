@@ -99,7 +99,7 @@ def compared() -> str:
     found = json.loads(RECORD.read_text(encoding="utf-8"))
     rows = []
     for name, told in found["of"].items():
-        took = f"{told['seconds']:.2f}" if "seconds" in told else "not told"
+        took = f"{told['seconds']:.2f}" if "seconds" in told else "not measured"
         rows.append([f"`{name}`", f"{told['decibels']:.1f}", took])
     size = f"{found['width']} x {found['height']} pixels, {found['samples']} rays each"
     return "\n".join(markdown([size, "decibels", "seconds of a core"], rows)) + "\n"

@@ -72,13 +72,13 @@ class Columns:
                 words[column] = found
                 places.append((place,))
                 families.append(Categorical(len(found)) if len(found) > 1 else Bernoulli(1))
-        found = cls(tuple(columns), Features(*families), tuple(places), words)
-        if len(set(found.names)) < len(places):
+        made = cls(tuple(columns), Features(*families), tuple(places), words)
+        if len(set(made.names)) < len(places):
             raise ValueError(
                 f"features that are one are named by all of theirs, but then two are called the "
-                f"same: {', '.join(found.names)}; rename one of them"
+                f"same: {', '.join(made.names)}; rename one of them"
             )
-        return found
+        return made
 
     @property
     def names(self) -> tuple[str, ...]:
