@@ -65,13 +65,20 @@ def _described(name: str, value: Any) -> Iterator[str]:
         yield f"{name}: module"
     elif inspect.isclass(value):
         yield f"class {name}{_signature(value)}"
-        for attribute, member in sorted(vars(value).items()):
+        # What is inherited of ours is public as well, wherever it is written.
+        bases = [base for base in reversed(value.__mro__) if _package(base) == _package(value)]
+        members = {name: member for base in bases for name, member in vars(base).items()}
+        for attribute, member in sorted(members.items()):
             if not attribute.startswith("_"):
                 yield from _member(attribute, member)
     elif callable(value):
         yield f"{name}{_signature(value)}"
     else:
         yield f"{name}: {type(value).__name__}"
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def _member(name: str, member: Any) -> Iterator[str]:

@@ -99,7 +99,8 @@ def test_a_python_that_is_too_old_clears_nothing(clone: Path) -> None:
 def test_the_tiers(target: str, selection: str, clone: Path) -> None:
     """They differ in what they select alone."""
     shared = "-m pytest -n 2 --dist worksteal --durations=20"
-    assert make(clone, "-n", target).stdout == f".venv/bin/python {shared}{selection}\n"
+    python = "env -u PYTHONDONTWRITEBYTECODE .venv/bin/python"
+    assert make(clone, "-n", target).stdout == f"{python} {shared}{selection}\n"
 
 
 @pytest.mark.parametrize("target", ["test", "test-all"])
@@ -123,9 +124,10 @@ def test_clean(clone: Path) -> None:
     for name in ("demo/index.html", "report.html", "src/__pycache__/x.pyc", "runs/kept"):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         (clone / name).touch()
-    for name in ("tests", "docs", "benchmarks", "examples"):
+    rooms = {"tests", "tools", "docs", "benchmarks", "examples", "studies"}
+    for name in rooms:
         (clone / name).mkdir()
     assert make(clone, "clean").returncode == 0
-    left = {path.name for path in clone.iterdir()} - {"tests", "docs", "benchmarks", "examples"}
+    left = {path.name for path in clone.iterdir()} - rooms
     assert left == {"Makefile", "constraints.txt", "pyproject.toml", "runs", "src"}
     assert not list((clone / "src").iterdir())

@@ -36,7 +36,10 @@ def test_a_signature_is_listed_without_its_types(
 
 
 def test_methods_and_properties_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Thing:
+    class Base(dict[str, int]):  # whose own methods are not ours
+        def shrink(self) -> None: ...
+
+    class Thing(Base):
         def __init__(self, size: int = 3) -> None: ...
         def grow(self, by: int) -> None: ...
         @property
@@ -48,5 +51,6 @@ def test_methods_and_properties_are_listed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "made_up", module)
     monkeypatch.setattr(public_names, "PACKAGES", ("made_up",))
     assert public_names.listing().splitlines() == [
-        "# made_up", "class Thing(size=3)", "    grow(self, by)", "    size: property",
+        "# made_up", "class Thing(size=3)", "    grow(self, by)", "    shrink(self)",
+        "    size: property",
     ]  # fmt: skip
