@@ -5,11 +5,19 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from importlib.machinery import SOURCE_SUFFIXES, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import require_file
+
+
+class _Loader(SourceFileLoader):
+    """Keeps no compiled copy: on a full disk Python may write half of one, and fails to read it."""
+
+    def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
+        """Where Python would write it."""
 
 
 def run_file(option: str, path: Path) -> ModuleType:
@@ -23,13 +31,15 @@ def run_file(option: str, path: Path) -> ModuleType:
         return known
     if known is not None or path.stem in sys.stdlib_module_names:
         raise CommandError(f"{option}: {path}: a module {path.stem} is there already; rename it")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
+    if path.suffix not in SOURCE_SUFFIXES:
         raise CommandError(f"{option}: expected a Python file, got {path}")
+    loader = _Loader(path.stem, str(path.absolute()))
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # where dataclasses look for what they are made in
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[path.stem]
         place = f"{path}{_line(error, path)}"
