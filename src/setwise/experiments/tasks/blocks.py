@@ -61,7 +61,9 @@ class BlocksData(DrawnBlocks):
         from setwise.render.archive import draw_archive
 
         place = self.archive(folder).parent
-        draw_archive(self.render_settings(), self.states, place, progress=progress)
+        on_gpu = self.renderer == "torch" and torch.cuda.is_available()
+        device = "cuda" if on_gpu else "cpu"
+        draw_archive(self.render_settings(), self.states, place, progress=progress, device=device)
 
     def unbound(self) -> BlocksData:
         return replace(self, sha256="")
