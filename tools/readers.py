@@ -20,6 +20,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -177,19 +178,21 @@ def place_of(
     sample = world.sample(wanted if whole is None else min(whole, wanted), config.seed)
     known = set(world.index(sample[: config.train]).tolist())
 
-    def there(state: Tensor) -> Path | None:
-        folder, rank = config.place(data), int(world.index(state))
-        return files.image_path(folder, rank) if files.finished(folder, rank) else None
-
     def drawn(state: Tensor) -> Path:
         path = scratch / f"{int(world.index(state)):08d}.png"
         if not path.exists():
             Image.fromarray(_drawing(config, world, state)).save(path)
         return path
 
-    traced = isinstance(config, TracedBlocksData)
-    as_files = isinstance(config, BlockPicturesData) and not traced
-    return Place(there if as_files else drawn, known, sample[config.train :])
+    pictures: Pictures = drawn
+    if isinstance(config, BlockPicturesData) and not isinstance(config, TracedBlocksData):
+        pictures = partial(_there, config.place(data), world)
+    return Place(pictures, known, sample[config.train :])
+
+
+def _there(folder: Path, world: World, state: Tensor) -> Path | None:
+    rank = int(world.index(state))
+    return files.image_path(folder, rank) if files.finished(folder, rank) else None
 
 
 def _drawing(config: Any, world: World, state: Tensor) -> NDArray[np.uint8]:
@@ -233,12 +236,15 @@ def measure(options: argparse.Namespace) -> None:
             place = place_of(reader, world, options.data, scratch)
             with LatentPlanner(space.model, world) as planner:
                 found = plan(reader, planner, place.pictures, place.known)
-            learned = isinstance(space, LearnedSpace)
-            told |= {"space": space.config.as_dict() if learned else space.said, "problems": found}
+            told |= {"space": _said(space), "problems": found}
     name = "reading" if options.what == "read" else "plans"
     path = RECORDS / f"{world.kind}-{name}.json"
     atomic_write_text(path, json.dumps(told, indent=1) + "\n")
     print(path)
+
+
+def _said(space: LearnedSpace | SeenSpace) -> dict[str, Any] | str:
+    return space.config.as_dict() if isinstance(space, LearnedSpace) else space.said
 
 
 def _space(reader: Reader, path: Path, data: Path) -> LearnedSpace | SeenSpace:

@@ -85,8 +85,9 @@ def test_blocks_are_planned_with_in_symbols(
     data = TracedBlocksData(blocks=2, states=12, train=6, width=60, height=40, samples=1)
     blocks = Blocksworld(2, 3)
     states, seeds = blocks.sample(48, 0), [0] * 48
-    environment, size = Environment.draw(blocks, 0), {"width": 60, "height": 40, "samples": 1}
-    pictures, looks, boxes = block_pictures(environment, states, seeds, **size)
+    pictures, looks, boxes = block_pictures(
+        Environment.draw(blocks, 0), states, seeds, width=60, height=40, samples=1
+    )
     shown = pictures.movedim(1, -1).numpy()
     cuts = zip(shown, boxes.numpy(), strict=True)
     patches = np.stack([cut_array(picture, own) for picture, own in cuts])
