@@ -111,8 +111,8 @@ def test_blocks_are_planned_with_in_symbols(
     readers.main(["plan", "reader", str(tmp_path / "states-48.npz")])
     readers.main(["read", "reader", str(tmp_path / "states-48.npz"), "--states", "9"])
     told = json.loads((tmp_path / "blocksworld-plans.json").read_text())
-    assert [one["valid"] for one in told["problems"]] == [True, True]
     assert told["renderer"] == "torch"
+    assert [one["valid"] for one in told["problems"]] == [True, True]
     told = json.loads((tmp_path / "blocksworld-reading.json").read_text())
     # On so few pixels the materials of one block look alike.
     assert told["mistakes"] == {"another material": told["states"] - told["right"]}

@@ -152,16 +152,18 @@ def open_seen(
 
 
 def _typical(objects: Tensor, states: Tensor, looks: int) -> Tensor:
-    """Objects [S, N, F] of states [S, N, 3], each with the look that most of its kind have.
+    """Objects [S, N, F] of states [S, N, 3], without looks that more of another kind have.
 
     A kind is a block of a material. One picture in fifty may be taken for another kind; if such a
     state were known by it, it would be mistaken for another, and plans would jump between the two.
     """
-    typical = objects.clone()
     blocks = objects.shape[1]
-    kind = 2 * torch.arange(blocks) + states[..., 2]
-    for number in range(2 * blocks):
-        own = kind == number
-        most = objects[own][:, :looks].sum(0).argmax() if own.any() else 0
-        typical[..., :looks][own] = one_hot(torch.as_tensor(most), looks).to(objects.dtype)
-    return typical
+    kind = 2 * torch.arange(blocks) + states[..., 2]  # [S, N]
+    look = objects[..., :looks].argmax(-1)
+    counts = torch.zeros(2 * blocks, looks).index_put_(
+        (kind, look), torch.tensor(1.0), accumulate=True
+    )
+    foreign = counts.argmax(0)[look] != kind
+    usual = one_hot(counts.argmax(1), looks).to(objects.dtype)[kind]
+    kept = torch.where(foreign.unsqueeze(-1), usual, objects[..., :looks])
+    return torch.cat([kept, objects[..., looks:]], dim=-1)
