@@ -18,7 +18,7 @@ from torch import Tensor
 from setwise.kernels import matmul_precision
 from setwise.kernels.dispatch import MOST_COMPARED, most_compared
 from setwise.kernels.row_losses import Blocks, Call
-from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses
+from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses, tapes
 from setwise.kernels.triton.element import Element, describe, numbers_on
 from setwise.kernels.triton.operands import Apart, Operands, bf16x3_parts
 from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
@@ -55,11 +55,27 @@ def computed(
     (B, N, F), M = logits.shape, target.shape[1]
     element = describe(call.blocks)
     numbers = numbers_on(logits.device, element.numbers)
-    ready = torch.empty(B, N, F, device=logits.device) if gradient else None
     if _is_small(M, N, F):
+        ready = torch.empty(B, N, F, device=logits.device) if gradient else None
         return _small(call, element, numbers, target, logits, ready), ready
-    way = _soft if call.mode == "soft" else _hard
-    return way(call, element, numbers, target, logits, ready), ready
+
+    def compute() -> tuple[Tensor, Tensor | None]:
+        ready = torch.empty(B, N, F, device=logits.device) if gradient else None
+        way = _soft if call.mode == "soft" else _hard
+        return way(call, element, numbers, target, logits, ready), ready
+
+    t, arrays = call.temperature, (call.output_valid, call.target_valid, call.weight, call.share)
+    given = [target, logits, numbers]
+    given += [array for array in (*arrays, t) if isinstance(array, Tensor)]
+    # What decides which kernels there are, and all of their arguments but the arrays.
+    kind = (
+        call.blocks, call.mode, call.both, call.reduction, call.skip_negligible,
+        t.dtype if isinstance(t, Tensor) else t, B, M, N, F, gradient,
+        matmul_precision.dot_precision(torch.float32), *[array is None for array in arrays],
+    )  # fmt: skip
+    loss, ready = tapes.played(kind, given, compute)
+    assert loss is not None
+    return loss, ready
 
 
 def _small(
