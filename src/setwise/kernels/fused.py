@@ -62,8 +62,9 @@ def computed(
     def compute() -> tuple[Tensor, Tensor | None]:
         ready = torch.empty(B, N, F, device=logits.device) if gradient else None
         way = _soft if call.mode == "soft" else _hard
-        return way(call, element, numbers, target, logits, ready), ready
+        return way(call, element, numbers, target, logits, ready, precision), ready
 
+    precision = matmul_precision.dot_precision(torch.float32)
     t, arrays = call.temperature, (call.output_valid, call.target_valid, call.weight, call.share)
     given = [target, logits, numbers]
     given += [array for array in (*arrays, t) if isinstance(array, Tensor)]
@@ -71,7 +72,7 @@ def computed(
     kind = (
         call.blocks, call.mode, call.both, call.reduction, call.skip_negligible,
         t.dtype if isinstance(t, Tensor) else t, B, M, N, F, gradient,
-        matmul_precision.dot_precision(torch.float32), *[array is None for array in arrays],
+        precision, *[array is None for array in arrays],
     )  # fmt: skip
     loss, ready = tapes.played(kind, given, compute)
     assert loss is not None
@@ -124,14 +125,19 @@ class _Prepared(NamedTuple):
 
 
 def _prepare(
-    call: Call, element: Element, numbers: Tensor, target: Tensor, logits: Tensor, gradient: bool
+    call: Call,
+    element: Element,
+    numbers: Tensor,
+    target: Tensor,
+    logits: Tensor,
+    gradient: bool,
+    precision: str,
 ) -> _Prepared:
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
     few = F <= points.MAX_FEATURES
     squares = element.squares
     centred = squares > MOST_COMPARED
     compared = 0 if centred else squares
-    precision = matmul_precision.dot_precision(torch.float32)
     rounded = precision != "float32" and not few
     dtype = torch.float16 if rounded and _fits_float16(call, element) else torch.float32
     width = F if few else _width(F - compared, dtype, rounded)
@@ -210,10 +216,11 @@ def _soft(
     target: Tensor,
     logits: Tensor,
     ready: Tensor | None,
+    precision: str,
 ) -> Tensor:
     """A logsumexp over the outputs; the gradient is that of keys and bias, turned."""
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
-    ops = _prepare(call, element, numbers, target, logits, ready is not None)
+    ops = _prepare(call, element, numbers, target, logits, ready is not None, precision)
     few, factor = F <= points.MAX_FEATURES, -call.factor(B)
     record = call.skip_negligible and ready is not None and not few
     # The lse in bits is faster; what is lost when it is rounded counts where scores are large.
@@ -274,10 +281,11 @@ def _hard(
     target: Tensor,
     logits: Tensor,
     ready: Tensor | None,
+    precision: str,
 ) -> Tensor:
     """Nearest elements are found first; then pairs are what is left of the sets."""
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
-    ops = _prepare(call, element, numbers, target, logits, gradient=False)
+    ops = _prepare(call, element, numbers, target, logits, False, precision)
     queries, keys, loop = ops.queries, ops.keys, (ops.precision, ops.sharpness)
     nearest = engine.argmax(queries, keys, ops.bias, ops.forward, *loop, ops.apart)
     closest = nearest

@@ -147,7 +147,8 @@ _listener = _Listener()
 @contextmanager
 def listening() -> Iterator[list[Launched]]:
     """All that this thread launches meanwhile."""
-    _listener.launches = launches = []
+    launches: list[Launched] = []
+    _listener.launches = launches
     try:
         yield launches
     finally:
