@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup() -> None:
+    """Tests change what kernels do: none may play what another has recorded."""
+    tapes = sys.modules.get("setwise.kernels.triton.tapes")
+    if tapes is not None:
+        tapes.forget()
 
 
 def pytest_collection_finish() -> None:
