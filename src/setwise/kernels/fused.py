@@ -71,7 +71,7 @@ def computed(
     # What decides which kernels there are, and all of their arguments but the arrays.
     kind = (
         call.blocks, call.mode, call.both, call.reduction, call.skip_negligible,
-        t.dtype if isinstance(t, Tensor) else t, B, M, N, F, gradient,
+        t.shape if isinstance(t, Tensor) else t, B, M, N, F, gradient,
         precision, *[array is None for array in arrays],
     )  # fmt: skip
     loss, ready = tapes.played(kind, given, compute)

@@ -78,8 +78,9 @@ def played(kind: tuple[Any, ...], given: list[Tensor], compute: Callable[[], Res
     misaligned = 0
     for address in addresses:
         misaligned |= address & 15
-    # Kernels are compiled for the alignment of what they are given.
-    key = (kind, device, *([address & 15 for address in addresses] if misaligned else ()))
+    # Kernels are compiled for the types and the alignment of what they are given.
+    types = [array.dtype for array in given]
+    key = (kind, device, *types, *([address & 15 for address in addresses] if misaligned else ()))
     tape = _tapes.get(key)
     if type(tape) is _Tape:
         if launch.INTERPRETED:
