@@ -24,8 +24,9 @@ from setwise.experiments.run import train
 from setwise.experiments.tasks import ScenesData
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
-DATA: DataConfig = ScenesData(renderer="torch", scale=0.05)
-EPOCHS = 30
+# Without mirrored pictures networks knew those to train on better than others: 20,000 are few.
+DATA: DataConfig = ScenesData(renderer="torch", scale=0.05, mirrored=True)
+EPOCHS = 24
 _WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
 # The network of a scenario, the name of its rate, and the share over which that rises.
 NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
@@ -49,10 +50,11 @@ CELLS = (
     ("queries", "detr_loss"),
     ("regions", "plain_cross_entropy"),
 )
+PUBLISHED = ("huber_loss", "detr_loss")  # which their authors give all of their weight throughout
 
 
 def config(scenario: str, loss: str, seed: int) -> Config:
-    """A network with a loss; places count little at first, wherever a loss has their scale."""
+    """A network with a loss; places count little at first, but in losses of published recipes."""
     network, rate_of, warmup = NETWORKS[scenario]
     rates = json.loads(STUDY.SETTINGS.read_text())["rates"]
     return Config(
@@ -71,7 +73,7 @@ def config(scenario: str, loss: str, seed: int) -> Config:
             learning_rate=rates[rate_of] / 2,
             cooldown=0.5,
             warmup=warmup,
-            blur=8.0,
+            blur=1.0 if loss in PUBLISHED else 8.0,
             evaluations=10,
         ),
     )
@@ -91,7 +93,7 @@ EXPERIMENT = Experiment(
     seeds=3,
     metric="ap_0.125",
     metric_label="average precision within a distance of 0.125",
-    curves_of="a thousand pictures, one in eleven of them held out",
+    curves_of="a thousand pictures, one in twenty-one of them held out",
     command="python studies/rendered_scenes.py results runs",
 )
 
