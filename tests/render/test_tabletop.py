@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +93,6 @@ def test_data_of_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     values = task.measure(outputs, torch.ones(1, 3, dtype=torch.bool), task.targets, task.features)
     assert list(values) == ["ap", "ap_1", "ap_0.5", "ap_0.25", "ap_0.125"]
     assert all((value == 1).all() for value in values.values())
-    twice = replace(data, mirrored=True).bound().load()
-    assert (len(twice.inputs), twice.train) == (5, 4)
-    assert twice.inputs[2:].equal(task.inputs)
-    assert twice.inputs[:2].equal(task.inputs[:2].flip(-1))
-    turn = torch.ones(task.targets.shape[-1])
-    turn[-4] = -1  # x, before y, z and presence
-    assert twice.targets.equal(torch.cat([task.targets[:2] * turn, task.targets]))
     with pytest.raises(ValueError, match="not the pictures of this config"):
         data.load()
     with pytest.raises(ValueError, match="make them with setwise data clevr"):

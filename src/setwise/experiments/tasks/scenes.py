@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import Tensor
 
 from setwise.data.scenes import LOOK, REACH, SceneArchive, archive_name
 from setwise.experiments.tasks.rules import fingerprint
@@ -45,8 +44,6 @@ class ScenesData(DataConfig):
     most: int = 10
     # Of places, in the loss: what a distance costs is 1 / (2 scale^2) times its square.
     scale: float = 0.2
-    # Whether pictures to train on are there a second time, mirrored from left to right.
-    mirrored: bool = False
     # An archive in the folder of data to take instead, such as one by ``setwise data clevr``.
     file: str = ""
     # Of the archive; another is refused. Empty while it is still to be made.
@@ -119,14 +116,9 @@ class ScenesData(DataConfig):
         objects, valid = archive.sets()
         targets = torch.cat([objects, valid.unsqueeze(-1).float()], dim=-1)
         pictures = torch.from_numpy(archive.pictures).movedim(-1, -3).float() / 255
-        train = self.train
-        if self.mirrored:
-            pictures = torch.cat([pictures[:train].flip(-1), pictures])
-            targets = torch.cat([_mirrored(targets[:train]), targets])
-            train *= 2
         limits = tuple((name, limit / REACH) for name, limit in LIMITS.items())
         features = Features(*LOOK, Gaussian(3, scale=self.scale))
-        return Task(pictures, targets, train, features, measure=PicturePrecision(limits))
+        return Task(pictures, targets, self.train, features, measure=PicturePrecision(limits))
 
     def _existing(self, folder: Path) -> Path:
         path = self.archive(folder)
@@ -134,10 +126,3 @@ class ScenesData(DataConfig):
             how = "setwise data clevr" if self.file else "setwise data scenes"
             raise ValueError(f"{path}: there are no pictures; make them with {how}")
         return path
-
-
-def _mirrored(targets: Tensor) -> Tensor:
-    """Objects [S, M, F + 1] whose x, the third number from the last but presence, is turned."""
-    turned = targets.clone()
-    turned[..., -4] = -turned[..., -4]
-    return turned
