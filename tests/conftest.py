@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+# The suite's tensors are tiny: starting threads for them costs more than it saves. Of PyTorch,
+# of NumPy's products, and of the processes that tests start. Set before they are imported.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import torch
 from hypothesis import Phase, settings
 
@@ -22,9 +27,6 @@ settings.register_profile(
     "setwise", derandomize=True, deadline=None, max_examples=40, phases=PHASES
 )
 settings.load_profile("setwise")
-
-# The suite's tensors are tiny: starting threads for them costs more than it saves.
-torch.set_num_threads(1)
 
 # Without a GPU the Triton kernels run in Triton's interpreter. Set before anything imports Triton.
 if not torch.cuda.is_available():
