@@ -17,6 +17,7 @@ import torch
 from hypothesis import Phase, settings
 
 from interpreter import speed_up
+from longest_first import longest_first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -34,12 +35,15 @@ if not torch.cuda.is_available():
     speed_up()
 
 
-@pytest.hookimpl(tryfirst=True)  # before they are selected
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Pages in a browser are of the second tier; the first reads what is written into them."""
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.slow)
+    yield  # they are selected
+    if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
+        items[:] = longest_first([(str(item.path), item) for item in items], processes)
 
 
 def pytest_collection_finish() -> None:
