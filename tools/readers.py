@@ -51,6 +51,8 @@ PAGE = ROOT / "docs" / "pictures.md"
 # Of each world: how many problems by walks of how many steps.
 PROBLEMS = {"blocksworld": {3: 10, 7: 10, 14: 10}, "puzzle": {7: 20, 14: 20}}
 _STATES = 1000  # that are read, unless told otherwise
+_TRANSITIONS = 4000  # of an archive, that symbols of blocks are learned from
+_SEED = 1  # of problems: another than that of states, of which readers learned the first
 _DRAWN = 20  # times as many problems as are wanted, to choose from
 _KINDS = {"puzzle": "8-puzzle", "blocksworld": "Blocksworld, 4 blocks"}
 _WHATS = ("reading", "plans")
@@ -112,7 +114,7 @@ def _unknown(
     """
     drawn = (2 if world.start() is not None else _DRAWN) * count
     fitting = []
-    for problem in problems_for(world, steps, drawn, seed=0):
+    for problem in problems_for(world, steps, drawn, seed=_SEED):
         ends = [world.configuration_of(objects) for objects in (problem.init, problem.goal)]
         new = ends[:1] if world.start() is not None else ends
         if any(int(world.index(end)) in known for end in new):
@@ -255,7 +257,7 @@ def _space(reader: Reader, path: Path, data: Path) -> LearnedSpace | SeenSpace:
             f"{path}: an archive of blocks, and {reader.path} reads none; name a network"
         )
     blocks = Blocksworld(reader.data.blocks, reader.data.stacks)
-    return open_seen(path, blocks, reader.data.seed)
+    return open_seen(path, blocks, reader.data.seed, _TRANSITIONS)
 
 
 def _world_of(reader: Reader, options: argparse.Namespace) -> World:

@@ -44,6 +44,7 @@ TABLE = SceneSettings()
 NAME = "rendered-scenes"
 # The numbers of a record, and the distance within which each counts an object as found.
 LIMITS = {
+    "ap": "any, all pictures",
     "heldout_ap": "any",
     "heldout_ap_1": "1",
     "heldout_ap_0.5": "0.5",

@@ -27,6 +27,18 @@ def test_the_page_is_that_of_the_records() -> None:
     assert readers.written(text) == text, "run python -m tools.readers write"
 
 
+def test_what_is_recorded_is_enough_to_plan_with() -> None:
+    for kind, least in (("puzzle", 1.0), ("blocksworld", 0.8)):
+        told = {
+            what: json.loads((readers.RECORDS / f"{kind}-{what}.json").read_text())
+            for what in ("reading", "plans")
+        }
+        assert told["reading"]["right"] >= 0.95 * told["reading"]["states"]
+        problems = told["plans"]["problems"]
+        assert len(problems) == sum(readers.PROBLEMS[kind].values())
+        assert sum(one["valid"] for one in problems) >= least * len(problems)
+
+
 class Codes:
     """The rank of a state in bits: nothing is lost."""
 
@@ -111,8 +123,8 @@ def test_blocks_are_planned_with_in_symbols(
     readers.main(["plan", "reader", str(tmp_path / "states-48.npz")])
     readers.main(["read", "reader", str(tmp_path / "states-48.npz"), "--states", "9"])
     told = json.loads((tmp_path / "blocksworld-plans.json").read_text())
-    assert [one["valid"] for one in told["problems"]] == [True, True]
     assert told["renderer"] == "torch"
+    assert [one["valid"] for one in told["problems"]] == [True, True]
     told = json.loads((tmp_path / "blocksworld-reading.json").read_text())
     # On so few pixels the materials of one block look alike.
     assert told["mistakes"] == {"another material": told["states"] - told["right"]}

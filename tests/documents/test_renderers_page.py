@@ -53,5 +53,5 @@ def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
     path = tmp_path / f"{renderers.NAME}.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     *_, first, second = renderers.learned(tmp_path).splitlines()
-    assert first.replace("|", " ").split()[-6:] == ["3", *["0.600"] * 5]
-    assert second.replace("|", " ").split()[-6:] == ["3", *["0.350"] * 5]
+    assert first.replace("|", " ").split()[-7:] == ["3", *["0.600"] * 6]
+    assert second.replace("|", " ").split()[-7:] == ["3", *["0.350"] * 6]

@@ -26,7 +26,7 @@ from setwise.planning.actions.pictured import PicturedSteps
 from setwise.planning.actions.seen import SeenSymbols, Sights
 from setwise.worlds import PicturedBlocksworld
 
-_TRANSITIONS = 400  # that symbols are learned from, of those of the archive
+_TRANSITIONS = 400  # that symbols are learned from, of those of the archive, unless told otherwise
 _SURE = 20.0  # the logit of what is there
 
 
@@ -102,20 +102,23 @@ class SeenSpace:
         )
 
 
-def symbols_file(archive: Path) -> Path:
+def symbols_file(archive: Path, transitions: int = _TRANSITIONS) -> Path:
     """Where the symbols of an archive are kept: beside it, under a name that no other has."""
     name = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
-    return archive.with_name(f"symbols-{name}.safetensors")
+    others = "" if transitions == _TRANSITIONS else f"-{transitions}"
+    return archive.with_name(f"symbols-{name}{others}.safetensors")
 
 
-def open_seen(path: Path, world: Blocksworld, seed: int) -> SeenSpace:
+def open_seen(
+    path: Path, world: Blocksworld, seed: int, transitions: int = _TRANSITIONS
+) -> SeenSpace:
     """The archive of all states, with symbols that are learned the first time and kept beside it.
 
-    ``seed`` is that of the states of the archive.
+    ``seed`` is that of the states of the archive; symbols are learned from so many ``transitions``.
     """
     archive = BlocksworldArchive.read(path)
-    steps = PicturedSteps.draw(archive, min(_TRANSITIONS, len(archive.transitions)), seed)
-    kept = symbols_file(path)
+    steps = PicturedSteps.draw(archive, min(transitions, len(archive.transitions)), seed)
+    kept = symbols_file(path, transitions)
     if kept.is_file():
         symbols = SeenSymbols.load(kept)
     else:
@@ -135,13 +138,32 @@ def open_seen(path: Path, world: Blocksworld, seed: int) -> SeenSpace:
     def seen(patches: Tensor, boxes: Tensor) -> Tensor:
         return coder.objects(symbols, Sights(patches, boxes))
 
+    objects = coder.objects(symbols, steps.sights)
     made = PicturedBlocksworld.of_archive(
         path,
         world,
-        coder.objects(symbols, steps.sights),
+        _typical(objects, world.sample(len(objects), seed), coder.looks),
         features,
         seed=seed,
         paste=drawn,
         see=seen,
     )
     return SeenSpace(kept, symbols, coder, made)
+
+
+def _typical(objects: Tensor, states: Tensor, looks: int) -> Tensor:
+    """Objects [S, N, F] of states [S, N, 3], without looks that more of another kind have.
+
+    A kind is a block of a material. One picture in fifty may be taken for another kind; if such a
+    state were known by it, it would be mistaken for another, and plans would jump between the two.
+    """
+    blocks = objects.shape[1]
+    kind = 2 * torch.arange(blocks) + states[..., 2]  # [S, N]
+    look = objects[..., :looks].argmax(-1)
+    counts = torch.zeros(2 * blocks, looks).index_put_(
+        (kind, look), torch.tensor(1.0), accumulate=True
+    )
+    foreign = counts.argmax(0)[look] != kind
+    usual = one_hot(counts.argmax(1), looks).to(objects.dtype)[kind]
+    kept = torch.where(foreign.unsqueeze(-1), usual, objects[..., :looks])
+    return torch.cat([kept, objects[..., looks:]], dim=-1)
