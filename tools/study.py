@@ -138,7 +138,7 @@ def losses(study: Recorded, beside: Mapping[str, float]) -> str:
             continue
         behind = {cell: best[cell.scenario] - score(cell) for cell in own}
         worst = max(own, key=lambda cell: behind[cell])
-        taken = [beside[loss] for loss in {*choice.values()} & beside.keys()]
+        taken = sorted(beside[loss] for loss in {*choice.values()} & beside.keys())
         lines.append(
             [
                 name,
@@ -146,7 +146,7 @@ def losses(study: Recorded, beside: Mapping[str, float]) -> str:
                 str(sum(score(cell) < BROKEN for cell in own)),
                 study.sheet.format(fmean(behind.values())),
                 _behind(study, worst, best[worst.scenario]),
-                *([" to ".join(map(ratio, sorted(taken)))] if beside else []),
+                *([" to ".join(dict.fromkeys(map(ratio, taken)))] if beside else []),
             ]
         )
     titles = [

@@ -18,7 +18,7 @@ STEPS = 5  # of colour, from the worst to the best; see style.css
 
 
 def heat_map(caption: str, sheet: Sheet, records: Sequence[Record]) -> Markup:
-    """Scenarios as rows, losses as columns: the median of the runs, and below it what else there is.
+    """Scenarios as rows, losses as columns: the median of the runs and what else is known.
 
     That is their ends, the median on what was held out, and what one took to train; but not the
     time of losses that were trained together, who share it.
