@@ -39,7 +39,7 @@ register_loss(
 
 def config(scenario: str, loss: str, seed: int) -> Config:
     base: Config = STUDY.config("clouds", loss, seed)
-    data = replace(base.data, scale=SCALES[scenario])
+    data = STUDY.CloudsData(scale=SCALES[scenario])
     return replace(base, experiment="points", scenario=scenario, data=data)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from scipy.stats import mannwhitneyu
+from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]
 
 from setwise.experiments import store
 from setwise.report import tables

@@ -83,9 +83,9 @@ def test_so_is_the_advice_of_others(page: Path) -> None:
     assert study.update_advice(page, RESULTS) == page.read_text()
 
 
-def committed_medians() -> dict[str, dict[str, float]]:
-    """What the committed study has of each task, by the symbol of the loss."""
-    found = study.read(RESULTS)[advice.STUDY]
+def committed_medians(name: str = advice.STUDY) -> dict[str, dict[str, float]]:
+    """What a committed study has of each task, by the symbol of the loss."""
+    found = study.read(RESULTS)[name]
     losses = found.sheet.losses
     return {
         scenario: {losses[cell.loss].symbol: advice.score(cell) for cell in cells}
@@ -157,15 +157,26 @@ def test_the_words_on_duplicates_sizes_and_points_do_too() -> None:
         of = medians[name]
         assert max(of, key=lambda loss: of[loss]) in ("GS", "LH, annealed")
         assert of["GS"] > max(of["AH"], of["SH"]) > of["OT"]
+    assert surely("LH", "AH") >= MULTISETS
     # Transport: ahead with few examples and points, blurred with few bits.
     for name in ("rules", "clouds", "random-32x32"):
         assert medians[name]["OT"] >= max(medians[name][loss] for loss in ("AH", "GS", "LH"))
     assert surely("LH", "OT") >= MULTISETS | {"random-8x2", "random-32x2", "random-32x8"}
     assert "clouds" in surely("AH", "GS")
+    points = committed_medians(study.POINTS)
+    best = max(medians["clouds"].values())
+    assert min(of["A1H, both ways"] for of in points.values()) >= best - advice.LEVEL
+    assert (
+        max(points["0.05"]["SH"], points["0.8"]["SH"]) < advice.BROKEN < 0.5 < points["0.2"]["SH"]
+    )
+    # At full length.
+    full = committed_medians(study.FULL_LENGTH)
+    assert all(of["LH"] > 0.95 for of in full.values())
+    assert {name for name, of in full.items() if of["SH"] < 0.95} == {"categorical", "multisets"}
     # Sizes: presence, prototypes, and dummies of places.
-    best = {name: max(medians[name].values()) for name in advice.SIZES}
-    assert best["missing-presence"] > best["missing-placed"] > 2 * best["missing-counted"]
-    assert best["multisets-dummies"] >= best["multisets-presence"]
+    most = {name: max(medians[name].values()) for name in advice.SIZES}
+    assert most["missing-presence"] > most["missing-placed"] > 2 * most["missing-counted"]
+    assert most["multisets-dummies"] >= most["multisets-presence"]
     start, later = medians["missing-presence"], medians["missing-prototypes"]
     assert all(
         later[loss] > start[loss] + 0.25 for loss in start if loss not in ("H", "SH, annealed")
