@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+# The suite's tensors are tiny: starting threads for them costs more than it saves. Of PyTorch,
+# of NumPy's products, and of the processes that tests start. Set before they are imported.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import torch
 from hypothesis import Phase, settings
 
 from interpreter import speed_up
+from longest_first import longest_first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -23,21 +30,28 @@ settings.register_profile(
 )
 settings.load_profile("setwise")
 
-# The suite's tensors are tiny: starting threads for them costs more than it saves.
-torch.set_num_threads(1)
-
 # Without a GPU the Triton kernels run in Triton's interpreter. Set before anything imports Triton.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
     speed_up()
 
 
-@pytest.hookimpl(tryfirst=True)  # before they are selected
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Pages in a browser are of the second tier; the first reads what is written into them."""
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.slow)
+    yield  # they are selected
+    if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
+        items[:] = longest_first([(str(item.path), item) for item in items], processes)
+
+
+def pytest_runtest_setup() -> None:
+    """Tests change what kernels do: none may play what another has recorded."""
+    tapes = sys.modules.get("setwise.kernels.triton.tapes")
+    if tapes is not None:
+        tapes.forget()
 
 
 def pytest_collection_finish() -> None:

@@ -1,14 +1,16 @@
 """Plans between pictures: what readers see, and what a planner makes of it.
 
-    python -m tools.readers read READER [NETWORK] --data runs  # states it did not learn from
-    python -m tools.readers plan READER NETWORK --data runs    # problems as pairs of pictures
-    python -m tools.readers write                              # the tables of docs/pictures.md
+    python -m tools.readers read READER [SPACE] --data runs  # states it did not learn from
+    python -m tools.readers plan READER SPACE --data runs    # problems as pairs of pictures
+    python -m tools.readers write                            # the tables of docs/pictures.md
 
-READER is kept by ``setwise train studies/readers.py --keep all``, NETWORK by ``setwise reproduce``.
-The records are results/readers/<kind of world>-reading.json and -plans.json. A state is read right
-if the world recognises in what was read the state that was drawn: every block or tile, its place
-and its material. Problems lead between states that the reader did not learn from, and the world
-judges plans by the states that the pictures show, whatever was read in them.
+READER is kept by ``setwise train studies/readers.py --keep all``. SPACE is what is planned in: a
+network that was kept, or an archive of pictures of all states of the Blocksworld, of which symbols
+are learned (``setwise data blocksworld --blocks 4 --renderer torch --device cuda``). The records
+are results/readers/<kind of world>-reading.json and -plans.json. A state is read right if the world
+recognises in what was read the state that was drawn: every block or tile, its place and its
+material. Problems lead between states that the reader did not learn from, and the world judges
+plans by the states that the pictures show, whatever was read in them.
 """
 
 from __future__ import annotations
@@ -18,23 +20,28 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from setwise.data.blocksworld import Blocksworld
 from setwise.environment import describe
 from setwise.experiments.readers import Reader, open_reader
-from setwise.experiments.tasks import BlockPicturesData, PuzzlePicturesData
+from setwise.experiments.tasks import BlockPicturesData, PuzzlePicturesData, TracedBlocksData
 from setwise.files import atomic_write_text, scratch_folder
 from setwise.planning import LatentPlanner, problems_for
 from setwise.planning.failures import failure_of
 from setwise.planning.instances import Problem
-from setwise.planning.learned import open_space
+from setwise.planning.learned import LearnedSpace, open_space
+from setwise.planning.seen_space import SeenSpace, open_seen
 from setwise.planning.validate import validate
-from setwise.render import files
+from setwise.render import Environment, block_pictures, files
 from setwise.worlds import PicturedBlocksworld, PuzzleWorld, World
 from tools.markdown import markdown, with_blocks
 
@@ -43,7 +50,7 @@ RECORDS = ROOT / "results" / "readers"
 PAGE = ROOT / "docs" / "pictures.md"
 # Of each world: how many problems by walks of how many steps.
 PROBLEMS = {"blocksworld": {3: 10, 7: 10, 14: 10}, "puzzle": {7: 20, 14: 20}}
-_STATES = 1000  # that are read, at most
+_STATES = 1000  # that are read, unless told otherwise
 _DRAWN = 20  # times as many problems as are wanted, to choose from
 _KINDS = {"puzzle": "8-puzzle", "blocksworld": "Blocksworld, 4 blocks"}
 _WHATS = ("reading", "plans")
@@ -112,11 +119,9 @@ def _unknown(
             continue
         if all(pictures(end) is not None for end in ends):
             fitting.append(problem)
-    if len(fitting) < count:
-        raise ValueError(
-            f"{len(fitting)} problems of {steps} steps between new pictures, not {count}"
-        )
-    return fitting[:count]
+        if len(fitting) == count:
+            return fitting
+    raise ValueError(f"{len(fitting)} problems of {steps} steps between new pictures, not {count}")
 
 
 def _solve(
@@ -162,32 +167,49 @@ class Place:
     states: Tensor  # [S, C], others that it can be asked for
 
 
-def place_of(reader: Reader, world: World, data: Path, scratch: Path) -> Place:
-    """Those of the Blocksworld lie in a folder of data, those of the puzzle are drawn."""
+def place_of(
+    reader: Reader, world: World, data: Path, scratch: Path, states: int = _STATES
+) -> Place:
+    """Pictures are those of a folder of data where the reader learned from these; else drawn."""
     config = reader.data
-    if isinstance(config, BlockPicturesData) and isinstance(world, PicturedBlocksworld):
-        folder = config.place(data)
+    assert isinstance(config, BlockPicturesData | PuzzlePicturesData)
+    whole = world.world.number_of_states if isinstance(world, PicturedBlocksworld) else None
+    wanted = config.train + states
+    sample = world.sample(wanted if whole is None else min(whole, wanted), config.seed)
+    known = set(world.index(sample[: config.train]).tolist())
 
-        def photographed(state: Tensor) -> Path | None:
-            rank = int(world.index(state))
-            return files.image_path(folder, rank) if files.finished(folder, rank) else None
-
-        most = world.world.number_of_states
-        drawn = world.sample(min(most, config.train + _STATES), config.seed)
-        known = set(world.index(drawn[: config.train]).tolist())
-        return Place(photographed, known, drawn[config.train :])
-    assert isinstance(config, PuzzlePicturesData)
-    assert isinstance(world, PuzzleWorld)
-    drawn = world.sample(config.train + _STATES, config.seed)
-
-    def drawing(state: Tensor) -> Path:
+    def drawn(state: Tensor) -> Path:
         path = scratch / f"{int(world.index(state)):08d}.png"
         if not path.exists():
-            Image.fromarray(world.draw(world.objects(state)[None])[0]).save(path)
+            Image.fromarray(_drawing(config, world, state)).save(path)
         return path
 
-    known = set(world.index(drawn[: config.train]).tolist())
-    return Place(drawing, known, drawn[config.train :])
+    pictures: Pictures = drawn
+    if isinstance(config, BlockPicturesData) and not isinstance(config, TracedBlocksData):
+        pictures = partial(_there, config.place(data), world)
+    return Place(pictures, known, sample[config.train :])
+
+
+def _there(folder: Path, world: World, state: Tensor) -> Path | None:
+    rank = int(world.index(state))
+    return files.image_path(folder, rank) if files.finished(folder, rank) else None
+
+
+def _drawing(config: Any, world: World, state: Tensor) -> NDArray[np.uint8]:
+    """The picture [H, W, 3] of a state, as the data of a reader have those that are held out."""
+    if not isinstance(config, TracedBlocksData):
+        return world.draw(world.objects(state)[None])[0]
+    blocks = Blocksworld(config.blocks, config.stacks)
+    pictures, *_ = block_pictures(
+        Environment.draw(blocks, config.seed),
+        state.reshape(1, -1, 3),
+        [config.seed],
+        width=config.width,
+        height=config.height,
+        samples=config.samples,
+    )
+    found: NDArray[np.uint8] = pictures[0].movedim(0, -1).numpy()
+    return found
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -198,34 +220,51 @@ def measure(options: argparse.Namespace) -> None:
             "reader": reader.config.as_dict(),
             "environment": describe(torch.device("cpu")),
         }
-        if isinstance(reader.data, BlockPicturesData):  # it may have learned from other ones
+        if isinstance(reader.data, TracedBlocksData):
+            told |= {"renderer": reader.data.renderer}
+        elif isinstance(reader.data, BlockPicturesData):  # it may have learned from other ones
             told |= {"renderer": files.read_settings(reader.data.place(options.data))["renderer"]}
         if options.what == "read":
             world = _world_of(reader, options)
-            place = place_of(reader, world, options.data, scratch)
+            place = place_of(reader, world, options.data, scratch, options.states)
             told |= read(reader, world, place.pictures, place.states)
         else:
-            space = open_space(options.network, options.data)
+            space = _space(reader, options.space, options.data)
             world = space.world
             if world.name != reader.data.world_name:
                 raise SystemExit(f"{reader.path} reads {reader.data.world_name}, not {world.name}")
             place = place_of(reader, world, options.data, scratch)
             with LatentPlanner(space.model, world) as planner:
                 found = plan(reader, planner, place.pictures, place.known)
-            told |= {"network": space.config.as_dict(), "problems": found}
+            told |= {"space": _said(space), "problems": found}
     name = "reading" if options.what == "read" else "plans"
     path = RECORDS / f"{world.kind}-{name}.json"
     atomic_write_text(path, json.dumps(told, indent=1) + "\n")
     print(path)
 
 
+def _said(space: LearnedSpace | SeenSpace) -> dict[str, Any] | str:
+    return space.config.as_dict() if isinstance(space, LearnedSpace) else space.said
+
+
+def _space(reader: Reader, path: Path, data: Path) -> LearnedSpace | SeenSpace:
+    if path.suffix != ".npz":
+        return open_space(path, data)
+    if not isinstance(reader.data, BlockPicturesData):
+        raise SystemExit(
+            f"{path}: an archive of blocks, and {reader.path} reads none; name a network"
+        )
+    blocks = Blocksworld(reader.data.blocks, reader.data.stacks)
+    return open_seen(path, blocks, reader.data.seed)
+
+
 def _world_of(reader: Reader, options: argparse.Namespace) -> World:
     """That of a puzzle needs no network; blocks are known by the features of their patches."""
     if isinstance(reader.data, PuzzlePicturesData):
         return PuzzleWorld(reader.data.width, reader.data.height)
-    if options.network is None:
-        raise SystemExit("NETWORK: needed to know blocks by")
-    return open_space(options.network, options.data).world
+    if options.space is None:
+        raise SystemExit("SPACE: needed to know blocks by")
+    return _space(reader, options.space, options.data).world
 
 
 def tables() -> str:
@@ -285,8 +324,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for what, optional in (("read", "?"), ("plan", None)):
         command = whats.add_parser(what)
         command.add_argument("reader", type=Path)
-        command.add_argument("network", type=Path, nargs=optional, help="of the planner")
+        command.add_argument("space", type=Path, nargs=optional, help="what is planned in")
         command.add_argument("--data", type=Path, default=Path("runs"))
+        if what == "read":
+            command.add_argument("--states", type=int, default=_STATES, help="to read, at most")
         command.set_defaults(run=measure)
     whats.add_parser("write").set_defaults(run=_write)
     options = parser.parse_args(arguments)

@@ -2,7 +2,8 @@
 
 Above what the network of examples/detect.py saw, below what it put out, for the first pictures that
 came out right and the first that did not. A wrong output has a red ring, and an object that no
-output found a yellow one.
+output found a yellow one. Beside the record lie the same pictures one by one, for the page of
+``setwise report``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
         RECORD.parent.mkdir(exist_ok=True)
         RECORD.write_text(json.dumps(record(), indent=1) + "\n")
     draw(HERE / FIGURE)
+    for number, picture in enumerate(pictures()):
+        picture.save(RECORD.with_name(f"{number:02}.png"))
 
 
 @torch.no_grad()
@@ -55,7 +58,7 @@ def record() -> dict[str, Any]:
     right = sw.metrics.multiset_equality(elements, objects, SPRITE, tolerance=WITHIN, **masks) == 1
     shown = [*right.nonzero()[:EACH].flatten(), *(~right).nonzero()[:EACH].flatten()]
     answers = SPRITE.discretise(elements)
-    return {
+    found = {
         "environment": environment.describe(pictures.device),
         "average precision": example["judge"](model),
         "pictures that are right": right.float().mean().item(),
@@ -68,6 +71,36 @@ def record() -> dict[str, Any]:
             for b in shown
         ],
     }
+    return found | for_report(found)
+
+
+def for_report(recorded: dict[str, Any]) -> dict[str, Any]:
+    """What ``setwise report`` says of the pictures."""
+    precision = recorded["average precision"]
+    numbers = ", ".join(f"{value:.3f} {name}" for name, value in precision.items())
+    return {
+        "said": (
+            f"New pictures of sprites, and beside each what the network of examples/detect.py "
+            f"found in it: the first that came out right, then the first that did not. A red ring "
+            f"is around a wrong output, a yellow one around an object that no output found. "
+            f"Average precision {numbers}; {recorded['pictures that are right']:.1%} of a thousand "
+            f"pictures are right."
+        ),
+        "captions": [_caption(**column) for column in recorded["shown"]],
+        "command": "python docs/figures/detections.py --train",
+    }
+
+
+def _caption(objects: list[Any], found: list[Any]) -> str:
+    missed, wrong = unmatched(objects, found)
+    if not missed and not wrong:
+        return f"right: all of {len(objects)} objects"
+    words = [
+        f"{what} {', '.join(' '.join((size, colour, shape)) for shape, colour, size, *_ in some)}"
+        for what, some in (("missed", missed), ("found instead", wrong))
+        if some
+    ]
+    return f"wrong: {'; '.join(words)}"
 
 
 def draw(path: Path) -> None:
@@ -78,11 +111,28 @@ def draw(path: Path) -> None:
     sheet = Image.new("RGB", (width, 2 * SIDE + 3 * GAP), "white")
     for number, column in enumerate(columns):
         x = GAP + number * (SIDE + GAP) + (GAP if number >= EACH else 0) - GAP // 2
-        objects, found = column["objects"], column["found"]
-        missed, wrong = unmatched(objects, found)
-        sheet.paste(_ringed(objects, missed, YELLOW, recorded["side"]), (x, GAP))
-        sheet.paste(_ringed(found, wrong, RED, SIDE), (x, SIDE + 2 * GAP))
+        seen, said = _pair(column, recorded["side"])
+        sheet.paste(seen, (x, GAP))
+        sheet.paste(said, (x, SIDE + 2 * GAP))
     sheet.save(path)
+
+
+def pictures() -> list[Any]:
+    """What is recorded, a picture and what was found in it side by side."""
+    recorded = json.loads(RECORD.read_text())
+    sheets = []
+    for column in recorded["shown"]:
+        sheets.append(Image.new("RGB", (2 * SIDE + GAP, SIDE), "white"))
+        for number, half in enumerate(_pair(column, recorded["side"])):
+            sheets[-1].paste(half, (number * (SIDE + GAP), 0))
+    return sheets
+
+
+def _pair(column: dict[str, Any], side: int) -> tuple[Any, Any]:
+    """What the network saw, and what it put out."""
+    objects, found = column["objects"], column["found"]
+    missed, wrong = unmatched(objects, found)
+    return _ringed(objects, missed, YELLOW, side), _ringed(found, wrong, RED, SIDE)
 
 
 def unmatched(objects: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -292,6 +292,8 @@ def _check_elements(name: str, elements: Tensor) -> None:
 def _check_pair(input: Tensor, target: Tensor) -> None:
     if input.device != target.device:
         raise ValueError(f"target: on {target.device}, but input is on {input.device}")
+    if input.shape == target.shape:
+        return
     problem = None
     if input.shape[-1] != target.shape[-1]:
         problem = "must have as many features (last dimension) as input"

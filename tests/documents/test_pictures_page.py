@@ -12,6 +12,7 @@ from PIL import Image
 
 from pictures import differing_pixels
 from repository import ROOT
+from setwise.report.page.detections import detections_sections
 
 FIGURES = ROOT / "docs" / "figures"
 
@@ -31,6 +32,19 @@ def test_the_figure_is_drawn_from_the_record(figure: Any, tmp_path: Path) -> Non
     figure["draw"](again)
     committed = FIGURES / figure["FIGURE"]
     assert differing_pixels(again, committed) == 0, "run python docs/figures/detections.py"
+
+
+def test_the_report_shows_the_same(figure: Any, recorded: Any, tmp_path: Path) -> None:
+    told = figure["for_report"](recorded)
+    assert told.items() <= recorded.items()
+    assert [said.split(":")[0] for said in told["captions"]] == ["right"] * 5 + ["wrong"] * 5
+    for number, picture in enumerate(figure["pictures"]()):
+        picture.save(tmp_path / "again.png")
+        committed = figure["RECORD"].with_name(f"{number:02}.png")
+        assert differing_pixels(tmp_path / "again.png", committed) == 0
+    [section] = detections_sections(ROOT / "results")
+    assert told["captions"][5] in section.body
+    assert section.body.count("data:image/png") == len(told["captions"])
 
 
 def test_right_pictures_have_no_ring_and_wrong_ones_have(figure: Any, recorded: Any) -> None:

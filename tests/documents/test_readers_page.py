@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tools import readers
 
+from setwise.cli.user_file import run_file
+from setwise.data.blocksworld import Blocksworld
+from setwise.data.blocksworld_archive import BlocksworldArchive
 from setwise.experiments.readers import Reader
-from setwise.experiments.tasks import PuzzlePicturesData
+from setwise.experiments.tasks import PuzzlePicturesData, TracedBlocksData
 from setwise.planning import LatentPlanner
+from setwise.render import Environment, block_pictures
+from setwise.render.patches import cut_array, transitions_among
 from setwise.worlds import PuzzleWorld
 
 
@@ -48,9 +55,8 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Reader, "outputs", outputs)
     monkeypatch.setattr(readers, "RECORDS", tmp_path)
     monkeypatch.setattr(readers, "PROBLEMS", {"puzzle": {2: 1}})
-    monkeypatch.setattr(readers, "_STATES", 6)
     reader = Reader(Path("reader"), None, data, torch.nn.Identity())  # type: ignore[arg-type]
-    place = readers.place_of(reader, world, tmp_path, tmp_path)
+    place = readers.place_of(reader, world, tmp_path, tmp_path, states=6)
     assert len(place.known) == 2
     found = readers.read(reader, world, place.pictures, states)
     assert found == {"states": 24, "right": 23, "mistakes": {"another state": 1}}
@@ -69,3 +75,45 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lacking = "8-puzzle (reading); Blocksworld, 4 blocks (reading, plans)"
     assert readers.tables().endswith(f"\n\nNot recorded yet: {lacking}.\n")
     assert "| 8-puzzle | 1 of 2 over 2 steps | 1 | 1 misread |" in readers.tables()
+
+
+@pytest.mark.slow
+def test_blocks_are_planned_with_in_symbols(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Pictures are drawn for the problems, and symbols learned from an archive of all states."""
+    data = TracedBlocksData(blocks=2, states=12, train=6, width=60, height=40, samples=1)
+    blocks = Blocksworld(2, 3)
+    states, seeds = blocks.sample(48, 0), [0] * 48
+    pictures, looks, boxes = block_pictures(
+        Environment.draw(blocks, 0), states, seeds, width=60, height=40, samples=1
+    )
+    shown = pictures.movedim(1, -1).numpy()
+    cuts = zip(shown, boxes.numpy(), strict=True)
+    patches = np.stack([cut_array(picture, own) for picture, own in cuts])
+    archive = BlocksworldArchive(
+        patches, boxes.numpy().astype(np.uint16), (40, 60), transitions_among(blocks, states)
+    )
+    archive.write(tmp_path / "states-48.npz")
+    truth = data.targets(looks, boxes)[..., :-1]
+    known = {picture.tobytes(): own for picture, own in zip(shown, truth, strict=True)}
+
+    def outputs(self: Reader, picture: torch.Tensor) -> torch.Tensor:
+        return known[picture.tobytes()]  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Reader, "outputs", outputs)
+    monkeypatch.setattr(readers, "RECORDS", tmp_path)
+    monkeypatch.setattr(readers, "PROBLEMS", {"blocksworld": {2: 2}})
+    study = run_file("experiment", readers.ROOT / "studies" / "readers.py")
+    config = replace(study.block_config("queries", study.LOSS, 0), data=data)
+    reader = Reader(Path("reader"), config, data, torch.nn.Identity())
+    monkeypatch.setattr(readers, "open_reader", lambda path: reader)
+    readers.main(["plan", "reader", str(tmp_path / "states-48.npz")])
+    readers.main(["read", "reader", str(tmp_path / "states-48.npz"), "--states", "9"])
+    told = json.loads((tmp_path / "blocksworld-plans.json").read_text())
+    assert [one["valid"] for one in told["problems"]] == [True, True]
+    assert told["renderer"] == "torch"
+    told = json.loads((tmp_path / "blocksworld-reading.json").read_text())
+    # On so few pixels the materials of one block look alike.
+    assert told["mistakes"] == {"another material": told["states"] - told["right"]}
+    assert (told["states"], told["right"]) == (9, 7)

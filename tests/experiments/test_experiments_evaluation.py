@@ -61,6 +61,9 @@ class TestEvaluation:
         for sets in (30, 1):
             monkeypatch.setattr(evaluate, "SETS_AT_ONCE", sets)
             assert self.presented().equal(at_once)
+        monkeypatch.undo()
+        monkeypatch.setattr(evaluate, "NUMBERS_AT_ONCE", 1)  # fewer than a set has
+        assert self.presented().equal(at_once)
 
     def test_what_is_not_final_is_read_as_in_training(self) -> None:
         echo: Any = Echo(2, lambda counts: torch.zeros(2, 24, 4, 8))

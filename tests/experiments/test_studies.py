@@ -39,7 +39,7 @@ def test_all_runs_have_configs_that_records_can_hold(study: Any) -> None:
 
 def test_readers_have_configs_that_records_can_hold() -> None:
     study = run_file("experiment", STUDIES / "readers.py")
-    for experiment in (study.BLOCKS, study.PUZZLE):
+    for experiment in (study.BLOCKS, study.PUZZLE, study.CODES):
         require_own_name(experiment)
         for config in experiment.configs():
             assert config_from(json.loads(json.dumps(config.as_dict()))) == config

@@ -25,13 +25,13 @@ from browser import (
 from pages import BENCHMARKS, HOSTILE, hostile_page, read_cells, whole_page
 from recorded import (
     A1H,
-    COMMITTED,
     H1H,
     PAPER,
     RESULTS,
     SH,
     SHEETS,
     H,
+    committed_results,
     make_records,
     recorded,
     without_scale,
@@ -57,7 +57,9 @@ from setwise.report.page.report import report
 
 SYMBOLS = {H: "H", SH: "SH", A1H: "A1H", H1H: "H1H", "set_likelihood": "LH"}
 # The others have a heat map; see test_heat_map.py.
-IN_FULL = [name for name, one in COMMITTED.items() if len(one.sheet.losses) <= MOST_IN_FULL]
+IN_FULL = [
+    name for name, one in committed_results().items() if len(one.sheet.losses) <= MOST_IN_FULL
+]
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +164,7 @@ class TestInTheBrowser:
         def digits(value: float) -> str:
             return f"{value:g}" if name == "table5" else f"{value:.{sheet.decimals}f}"
 
-        for cell in tables.cells(sheet, COMMITTED[name].records):
+        for cell in tables.cells(sheet, committed_results()[name].records):
             told = [digits(cell.best)]
             if sheet.reference is not None and cell.reference is not None:
                 told.append(f"paper {cell.reference:.{sheet.reference.decimals}f}")
@@ -387,7 +389,7 @@ class TestTheText:
         """The label of every panel says the last value of the middle run."""
         text, sheet = committed.read_text(), SHEETS[name]
         ends: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for record in COMMITTED[name].records:
+        for record in committed_results()[name].records:
             place = record["scenario"], SYMBOLS[record["loss"]]
             ends[place].append(record["history"][sheet.metric][-1])
         assert len(ends) == 16

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tools import results as document
 
-from recorded import A1H, COMMITTED, H1H, SH, SHEETS, make_records, recorded, write
+from recorded import A1H, H1H, SH, SHEETS, committed_results, make_records, recorded, write
 from setwise.experiments.records import Record
 from setwise.report import tables
 from setwise.report.page.cells import table_of_failures
@@ -24,7 +24,7 @@ from setwise.report.remarks import (
 from setwise.report.tables import Recorded
 
 TABLE1, TABLE4, TABLE5 = SHEETS["table1"], SHEETS["table4"], SHEETS["table5"]
-PLANNED = COMMITTED["table5"].records
+PLANNED = committed_results()["table5"].records
 
 
 def planned(loss: str, scenario: str, found: list[str | None]) -> Record:
@@ -53,7 +53,7 @@ def test_failures_are_counted_over_networks_the_commonest_first() -> None:
 
 def test_no_failure_of_the_records_is_left_out() -> None:
     records = PLANNED
-    text = document.section(COMMITTED["table5"])
+    text = document.section(committed_results()["table5"])
     for label, cells in failures(TABLE5, records).items():
         assert f"| {label} | {' | '.join(cells)} |" in text
     counted = [int(n) for n in re.findall(r"(\d+) of \d+:", str(failures(TABLE5, records)))]

@@ -90,15 +90,18 @@ def judge_logsumexp(
     """It and its gradients beside dense float64, as near as those of dense float32.
 
     How scores are rounded is a matter of luck, in which dense sums differ by some times from those
-    over the same features in another order. All orders that begin elsewhere are equally good.
+    over the same features in another order. All orders that begin elsewhere are equally good. An
+    error counts by the size of what is added up, of which little may be left: a point amidst all
+    others is drawn to every side.
     """
     operands = queries, keys, bias, sharpness
     lse, terms, orders = clouds.logsumexp(*operands)
     ours = [lse, *clouds.logsumexp_backward(grad, *operands, terms, orders, True, True)]
-    exact = _dense(0, grad, *(t.double() for t in operands))
+    precise = [t.double() for t in operands]
+    exact, sizes = _dense(0, grad, *precise), _added_up(grad, *precise)
     rounded = [_dense(first, grad, *operands) for first in range(queries.shape[2])]
-    for found, right, *others in zip(ours, exact, *rounded, strict=True):
-        scale = right.abs().max() + 1e-30
+    for found, right, size, *others in zip(ours, exact, sizes, *rounded, strict=True):
+        scale = size.max() + 1e-30
         error, *allowed = ((t.double() - right).abs().max() / scale for t in (found, *others))
         assert error <= max(allowed) + 1e-5
     return ours
@@ -115,3 +118,19 @@ def _dense(
         scores = scores - sharpness[:, f, None, None] * apart.square()
     lse = scores.logsumexp(dim=-1)
     return [lse.detach(), *torch.autograd.grad((lse * grad).sum(), leaves)]
+
+
+def _added_up(
+    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor
+) -> list[Tensor]:
+    """What `_dense` gives if nothing that is added up had a sign; the logsumexp is no such sum."""
+    scores = reference.scores(queries, keys, bias, sharpness)
+    weights = scores.softmax(dim=-1) * grad.double().abs().unsqueeze(-1)
+    pulls = [
+        2 * sharpness[:, f, None, None] * (queries[:, :, None, f] - keys[:, None, :, f]).abs()
+        for f in range(queries.shape[2])
+    ]
+    of_queries, of_keys = (
+        torch.stack([(weights * pull).sum(dim=dim) for pull in pulls], dim=-1) for dim in (2, 1)
+    )
+    return [scores.logsumexp(dim=-1).abs(), of_queries, of_keys, weights.sum(dim=1)]

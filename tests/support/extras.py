@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 _HIDE = """
 import sys
+from collections.abc import Mapping
+from functools import cache
 from importlib.machinery import PathFinder
 
 class Others(PathFinder):
@@ -61,13 +65,19 @@ def closure(*extras: str) -> set[str]:
 CARRIED = {"ray": {"colorama", "psutil"}}
 
 
+@cache
+def _modules() -> Mapping[str, list[str]]:
+    """Those of all packages that are installed, which takes a second to find out."""
+    return packages_distributions()
+
+
 def blocked(*extras: str) -> set[str]:
     """The modules of all other packages."""
     there = closure(*extras)
     there |= {carried for package in there for carried in CARRIED.get(package, ())}
     return {
         module
-        for module, packages in packages_distributions().items()
+        for module, packages in _modules().items()
         if not {_normal(package) for package in packages} & there
     }
 

@@ -12,6 +12,9 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
+NUMBERS = {int, float, bool}
+MOST_CONSTANTS = 256  # of a type of tensors
+
 
 def speed_up() -> None:
     """Once, before kernels run. Releases that go about a thing otherwise are left be in that."""
@@ -130,7 +133,10 @@ def broadcast_by_sizes(tl: Any) -> None:
 
 
 def promote_once(tl: Any) -> None:
-    """The type that numbers of two types are computed in; of one type, there is nothing to do."""
+    """The type that numbers of two types are computed in; of one type, there is nothing to do.
+
+    A number beside a tensor becomes one as well, the same beside all tensors of a type.
+    """
     semantic, tensor = tl.semantic.TritonSemantic, tl.core.tensor
     promote, check, known = (
         semantic.computation_type_impl,
@@ -144,13 +150,36 @@ def promote_once(tl: Any) -> None:
             known[key] = promote(self, a_ty, a_is, b_ty, b_is, div_or_mod)
         return known[key]
 
+    def beside(self: Any, lhs: Any, rhs: Any, *how: bool) -> Any:
+        """A tensor and a number, in any order."""
+        number_first = type(lhs) is not tensor
+        known, number = (rhs, lhs) if number_first else (lhs, rhs)
+        constants = known.type.__dict__.setdefault("_constants", {})
+        # Zero has a sign, which numbers are not told apart by.
+        key = (number_first, type(number), number or str(number), *how)
+        if key in constants:
+            return (constants[key], known) if number_first else (known, constants[key])
+        pair = check(self, lhs, rhs, *how)
+        constant, same = pair if number_first else pair[::-1]
+        if same is known:
+            if len(constants) >= MOST_CONSTANTS:
+                constants.clear()
+            constant.handle.data.flags.writeable = False  # it is everybody's
+            constants[key] = constant
+        return pair
+
     def checked(
         self: Any, lhs: Any, rhs: Any, ptr: bool = False, rhs_ptr: bool = False,
         arithmetic_check: bool = True, div_or_mod: bool = False,
     ) -> Any:  # fmt: skip
-        both = type(lhs) is tensor and type(rhs) is tensor
-        if both and lhs.type is rhs.type and not div_or_mod and not lhs.dtype.is_ptr():
-            return lhs, rhs
+        if type(lhs) is tensor and type(rhs) is tensor:
+            if lhs.dtype.is_ptr():
+                if ptr and rhs.dtype.is_int():
+                    return self.broadcast_impl_value(lhs, rhs)
+            elif lhs.dtype is rhs.dtype and not div_or_mod:
+                return self.broadcast_impl_value(lhs, rhs)
+        elif (type(lhs) is tensor or type(rhs) is tensor) and {type(lhs), type(rhs)} & NUMBERS:
+            return beside(self, lhs, rhs, ptr, rhs_ptr, arithmetic_check, div_or_mod)
         return check(self, lhs, rhs, ptr, rhs_ptr, arithmetic_check, div_or_mod)
 
     semantic.computation_type_impl = promoted

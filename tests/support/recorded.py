@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from repository import ROOT
@@ -15,7 +16,6 @@ from setwise.report.tables import Recorded, read_experiments
 
 RESULTS = ROOT / "results"
 H, SH, A1H, H1H = "ordered_cross_entropy", "set_cross_entropy", "set_average", "hausdorff"
-COMMITTED = read_experiments(RESULTS)  # takes a second: once for all tests of a process
 PAPER = ("table1", "table2", "table3", "table4", "table5")
 SHEETS = {path.stem: read_sheet(path) for path in sorted(RESULTS.glob("*.json"))}
 SHEETS["table1-quick"] = replace(
@@ -25,6 +25,12 @@ SHEETS["table1-quick"] = replace(
     command="setwise reproduce table1 --preset quick",
     reference=None,
 )
+
+
+@cache
+def committed_results() -> dict[str, Recorded]:
+    """Those of this repository, which take a second: not wherever this module is imported."""
+    return read_experiments(RESULTS)
 
 
 def without_scale(sheet: Sheet) -> Sheet:

@@ -19,8 +19,10 @@ from setwise.experiments.presentation import Presentation
 from setwise.experiments.progress import State
 from setwise.experiments.tasks.task import Task
 
-# Sets evaluated at once, over all members; bounds the memory.
+# Sets evaluated at once, over all members, and numbers that are read for them: whole pictures are
+# many. Both bound the memory.
 SETS_AT_ONCE = 40_000
+NUMBERS_AT_ONCE = 2**28
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,9 @@ def measured(
     temperature = torch.ones((), device=device)
     rows = torch.arange(len(task.targets), device=device) if rows is None else rows
     found: dict[str, list[Tensor]] = defaultdict(list)
-    for some in rows.split(max(1, SETS_AT_ONCE // len(configs))):
+    numbers = max(1, task.inputs[:1].numel())
+    sets = min(SETS_AT_ONCE, NUMBERS_AT_ONCE // numbers)
+    for some in rows.split(max(1, sets // len(configs))):
         inputs = presentation.in_evaluation(some, final=final)
         logits, finite = finite_sets(ensemble(inputs, temperature))
         judged = task.measure(logits, finite, task.targets[some], task.features)

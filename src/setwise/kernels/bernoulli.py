@@ -10,6 +10,7 @@ reduction over the batch are part of the same function, and so are their gradien
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from setwise.kernels import matmul_precision
 from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.transforms import is_array
-from setwise.kernels.triton import engine, plans, points, small_sets
+from setwise.kernels.triton import engine, plans, points, small_sets, tapes
 from setwise.kernels.triton.operands import prepare_operands
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
@@ -120,11 +121,44 @@ def _forward(
 
     The backward pass computes the same scores, or weights would not add up to 1.
     """
-    factor = _factor(reduction, logits.shape[0])
+    precision = matmul_precision.dot_precision(target.dtype)
+    base_2 = precision != "float32" and target.shape[2] > points.MAX_FEATURES
     now = need_logits and _is_light(target, logits)
+    compute = partial(
+        _compute, target, logits, valid, weight, reduction, skip_negligible,
+        need_target, need_logits, now, precision,
+    )  # fmt: skip
+    if not now or need_target:
+        loss, *saved = compute()
+    else:
+        kind = (
+            target.dtype, logits.shape, target.shape[1], valid is None, weight is None,
+            reduction, skip_negligible, precision,
+        )  # fmt: skip
+        given = [array for array in (target, logits, valid, weight) if array is not None]
+        loss, *saved = tapes.played(kind, given, compute)
+    assert loss is not None
+    bias, lse, peaks, ready = saved
+    return loss, (bias, lse, peaks, ready), precision, base_2
+
+
+def _compute(
+    target: Tensor,
+    logits: Tensor,
+    valid: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    skip_negligible: bool,
+    need_target: bool,
+    need_logits: bool,
+    now: bool,
+    precision: str,
+) -> tuple[Tensor | None, ...]:
+    """The loss, and what to save; the gradient to the logits, too, if it is wanted ``now``."""
+    factor = _factor(reduction, logits.shape[0])
     record = skip_negligible and (need_target or need_logits)
-    sums, bias, lse, peaks, precision, base_2, operands = engine.bernoulli_forward(
-        target, logits, valid, weight, factor, record, prepare_gradient=now
+    sums, bias, lse, peaks, _, base_2, operands = engine.bernoulli_forward(
+        target, logits, valid, weight, factor, record, now, precision
     )
     ready = loss = None
     if now:
@@ -138,8 +172,8 @@ def _forward(
     if loss is None:
         loss = sums.sum(dim=-1) if reduction == "none" else sums.sum()
     if now and not need_target:
-        return loss, (None, None, None, ready), precision, base_2
-    return loss, (bias, lse, peaks, ready), precision, base_2
+        return loss, None, None, None, ready
+    return loss, bias, lse, peaks, ready
 
 
 def _is_light(target: Tensor, logits: Tensor) -> bool:

@@ -187,11 +187,13 @@ def _is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
     """Whether a call is eager, all on one device, and differentiated by the logits alone."""
     if not is_eager():
         return False
-    tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
-    if any(t.device != logits.device for t in tensors):
-        return False  # a temperature may be on the host, where kernels cannot read it
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return False
+    device, tracked = logits.device, torch.is_grad_enabled()
+    for tensor in (target, *others):
+        if isinstance(tensor, Tensor):
+            if tensor.device != device:
+                return False  # a temperature may be on the host, where kernels cannot read it
+            if tracked and tensor.requires_grad:
+                return False
     return not has_tangent(target, logits)
 
 
@@ -226,7 +228,8 @@ def fused_loss(
     arrays = {
         name: array.contiguous() for name in names if (array := getattr(call, name)) is not None
     }
-    call = call._replace(**arrays)
+    if arrays:
+        call = call._replace(**arrays)
     compute = partial(_triton_module("fused").computed, call, target, logits)
     loss: Tensor = RowLoss.apply(logits, compute, again, torch.is_grad_enabled())
     return loss

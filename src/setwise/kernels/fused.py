@@ -18,7 +18,7 @@ from torch import Tensor
 from setwise.kernels import matmul_precision
 from setwise.kernels.dispatch import MOST_COMPARED, most_compared
 from setwise.kernels.row_losses import Blocks, Call
-from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses
+from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses, tapes
 from setwise.kernels.triton.element import Element, describe, numbers_on
 from setwise.kernels.triton.operands import Apart, Operands, bf16x3_parts
 from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
@@ -55,11 +55,28 @@ def computed(
     (B, N, F), M = logits.shape, target.shape[1]
     element = describe(call.blocks)
     numbers = numbers_on(logits.device, element.numbers)
-    ready = torch.empty(B, N, F, device=logits.device) if gradient else None
     if _is_small(M, N, F):
+        ready = torch.empty(B, N, F, device=logits.device) if gradient else None
         return _small(call, element, numbers, target, logits, ready), ready
-    way = _soft if call.mode == "soft" else _hard
-    return way(call, element, numbers, target, logits, ready), ready
+
+    def compute() -> tuple[Tensor, Tensor | None]:
+        ready = torch.empty(B, N, F, device=logits.device) if gradient else None
+        way = _soft if call.mode == "soft" else _hard
+        return way(call, element, numbers, target, logits, ready, precision), ready
+
+    precision = matmul_precision.dot_precision(torch.float32)
+    t, arrays = call.temperature, (call.output_valid, call.target_valid, call.weight, call.share)
+    given = [target, logits, numbers]
+    given += [array for array in (*arrays, t) if isinstance(array, Tensor)]
+    # What decides which kernels there are, and all of their arguments but the arrays.
+    kind = (
+        call.blocks, call.mode, call.both, call.reduction, call.skip_negligible,
+        t.shape if isinstance(t, Tensor) else t, B, M, N, F, gradient,
+        precision, *[array is None for array in arrays],
+    )  # fmt: skip
+    loss, ready = tapes.played(kind, given, compute)
+    assert loss is not None
+    return loss, ready
 
 
 def _small(
@@ -108,14 +125,19 @@ class _Prepared(NamedTuple):
 
 
 def _prepare(
-    call: Call, element: Element, numbers: Tensor, target: Tensor, logits: Tensor, gradient: bool
+    call: Call,
+    element: Element,
+    numbers: Tensor,
+    target: Tensor,
+    logits: Tensor,
+    gradient: bool,
+    precision: str,
 ) -> _Prepared:
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
     few = F <= points.MAX_FEATURES
     squares = element.squares
     centred = squares > MOST_COMPARED
     compared = 0 if centred else squares
-    precision = matmul_precision.dot_precision(torch.float32)
     rounded = precision != "float32" and not few
     dtype = torch.float16 if rounded and _fits_float16(call, element) else torch.float32
     width = F if few else _width(F - compared, dtype, rounded)
@@ -194,10 +216,11 @@ def _soft(
     target: Tensor,
     logits: Tensor,
     ready: Tensor | None,
+    precision: str,
 ) -> Tensor:
     """A logsumexp over the outputs; the gradient is that of keys and bias, turned."""
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
-    ops = _prepare(call, element, numbers, target, logits, ready is not None)
+    ops = _prepare(call, element, numbers, target, logits, ready is not None, precision)
     few, factor = F <= points.MAX_FEATURES, -call.factor(B)
     record = call.skip_negligible and ready is not None and not few
     # The lse in bits is faster; what is lost when it is rounded counts where scores are large.
@@ -258,10 +281,11 @@ def _hard(
     target: Tensor,
     logits: Tensor,
     ready: Tensor | None,
+    precision: str,
 ) -> Tensor:
     """Nearest elements are found first; then pairs are what is left of the sets."""
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
-    ops = _prepare(call, element, numbers, target, logits, gradient=False)
+    ops = _prepare(call, element, numbers, target, logits, False, precision)
     queries, keys, loop = ops.queries, ops.keys, (ops.precision, ops.sharpness)
     nearest = engine.argmax(queries, keys, ops.bias, ops.forward, *loop, ops.apart)
     closest = nearest

@@ -6,6 +6,7 @@ Legend: N output points, M target points, D dimensions; ``*`` any leading dimens
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -108,4 +109,12 @@ def _points(input: Tensor) -> Features | None:
     """Of the dimension of the input, if it has any; a wrong one is told by the usual checks."""
     if not isinstance(input, Tensor) or input.dim() == 0 or input.shape[-1] == 0:
         return None
-    return Features(Gaussian(input.shape[-1], scale=math.sqrt(0.5)))
+    # Compilers may know a width only as a symbol, which cannot be looked up.
+    return (_squares if torch.compiler.is_compiling() else _kept_squares)(input.shape[-1])
+
+
+def _squares(width: int) -> Features:
+    return Features(Gaussian(width, scale=math.sqrt(0.5)))
+
+
+_kept_squares = lru_cache(maxsize=64)(_squares)

@@ -47,7 +47,9 @@ def rays_of(scene: Scene, width: int, height: int, grid: int) -> Floats:
     x = ((np.arange(grid * width) + 0.5) / grid - width / 2) * unit
     y = (height / 2 - (np.arange(grid * height) + 0.5) / grid) * unit
     rays: Floats = ahead + x[None, :, None] * to_right + y[:, None, None] * up
-    return rays / np.linalg.norm(rays, axis=-1, keepdims=True)
+    across, along, upwards = np.moveaxis(rays, -1, 0)
+    rays /= np.sqrt(across**2 + along**2 + upwards**2)[..., None]
+    return rays
 
 
 def visible_surfaces(scene: Scene, rays: Floats) -> tuple[NDArray[np.int8], Floats]:

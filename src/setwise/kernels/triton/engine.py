@@ -175,15 +175,16 @@ def bernoulli_forward(
     factor: float,
     record: bool,
     prepare_gradient: bool,
+    precision: str | None = None,
 ) -> BernoulliForward:
     """``factor sum_i weight_i logsumexp_j(target_i . logits_j - sum softplus(logits_j))``.
 
     Above the precision of tf32, bias and lse are relative to a common number of each set. The bias
     of many features is large, the differences between outputs are not; at the size of the bias,
     forward and backward would round the same score to different neighbours. Weights depend on
-    differences alone.
+    differences alone. The ``precision`` is by default that of `matmul_precision.dot_precision` now.
     """
-    precision = matmul_precision.dot_precision(target.dtype)
+    precision = matmul_precision.dot_precision(target.dtype) if precision is None else precision
     bias, operands, for_gradient = _prepared(target, logits, valid, precision, prepare_gradient)
     centre = None
     if bias.dtype == torch.float64:

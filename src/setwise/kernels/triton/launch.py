@@ -8,8 +8,11 @@ choice depends on, and started directly, by releases of Triton that are known to
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -33,6 +36,18 @@ def starts_directly(version: str) -> bool:
 DIRECT = starts_directly(triton.__version__)
 
 
+class Compiled(NamedTuple):
+    """A version of a kernel: what starts it, what comes before its arguments, and the last ones.
+
+    Started by ``run(*grid, stream, *before, *addresses, *numbers, *constants)``. With bare
+    addresses: for a tensor the driver would be asked about each.
+    """
+
+    run: Any
+    before: tuple[Any, ...]
+    constants: tuple[Any, ...]
+
+
 class Launcher:
     """A kernel with its constants, number of warps and stages; see `launcher`."""
 
@@ -41,7 +56,7 @@ class Launcher:
         self._values = tuple(constants.values())
         # Newer releases of Triton may no longer fuse multiplications and additions by default.
         self._options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
-        self._compiled: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     def __call__(
         self,
@@ -50,35 +65,50 @@ class Launcher:
         numbers: tuple[int | float, ...],
     ) -> None:
         """Run ``kernel(*tensors, *numbers, **constants)``: tensors come first, constants last."""
+        device = tensors[0].get_device()
+        if not INTERPRETED and device != torch._C._cuda_getDevice():
+            with torch.cuda.device(device):
+                self(grid, tensors, numbers)
+            return
+        if _listener.launches is not None:
+            self._tell(_listener.launches, grid, tensors, numbers)
+            return
         if INTERPRETED:
             _require_arrays(tensors)
             self._kernel[grid](*tensors, *numbers, **self._constants)
             return
-        device = tensors[0].get_device()
-        if device != torch._C._cuda_getDevice():
-            with torch.cuda.device(device):
-                self(grid, tensors, numbers)
-            return
-        # Compiled code assumes the types and the alignment of pointers, properties of the numbers.
         pointers = [t.data_ptr() for t in tensors]
-        misaligned = 0
-        for pointer in pointers:
-            misaligned |= pointer & 15
-        key = (
-            device,
-            _properties(*numbers),
-            *[t.dtype for t in tensors],
-            *([p & 15 for p in pointers] if misaligned else ()),
-        )
+        key = _key(device, tensors, pointers, numbers)
         compiled = self._compiled.get(key)
         if compiled is None:
             self._start_and_remember(key, grid, tensors, numbers)
             return
-        run, function, metadata = compiled
+        run, before, constants = compiled
         stream = torch._C._cuda_getCurrentRawStream(device)
-        # Bare addresses: for a tensor the launcher would ask the driver about each pointer. The
-        # three None stand where a profiler of Triton's own may hook in.
-        run(*grid, stream, function, metadata, None, None, None, *pointers, *numbers, *self._values)
+        run(*grid, stream, *before, *pointers, *numbers, *constants)
+
+    def _tell(
+        self,
+        launches: list[Launched],
+        grid: tuple[int, int, int],
+        tensors: tuple[Tensor, ...],
+        numbers: tuple[int | float, ...],
+    ) -> None:
+        """Start it, and say so to who listens; what Triton does meanwhile is its own business."""
+        launches.append(Launched(self, grid, tensors, numbers))
+        _listener.launches = None
+        try:
+            with torch._C.DisableTorchFunction():
+                self(grid, tensors, numbers)
+        finally:
+            _listener.launches = launches
+
+    def compiled(
+        self, tensors: tuple[Tensor, ...], numbers: tuple[int | float, ...]
+    ) -> Compiled | None:
+        """The version for such arguments if there is one that can be started directly."""
+        pointers = [t.data_ptr() for t in tensors]
+        return self._compiled.get(_key(tensors[0].get_device(), tensors, pointers, numbers))
 
     def _start_and_remember(
         self,
@@ -93,7 +123,54 @@ class Launcher:
         names = ("run", "function", "packed_metadata")
         if DIRECT and all(hasattr(compiled, name) for name in names):
             run, function, metadata = (getattr(compiled, name) for name in names)
-            self._compiled[key] = run, function, metadata
+            # The three None stand where a profiler of Triton's own may hook in.
+            before = function, metadata, None, None, None
+            self._compiled[key] = Compiled(run, before, self._values)
+
+
+class Launched(NamedTuple):
+    """A launch with its arguments."""
+
+    launcher: Launcher
+    grid: tuple[int, int, int]
+    tensors: tuple[Tensor, ...]
+    numbers: tuple[int | float, ...]
+
+
+class _Listener(threading.local):
+    launches: list[Launched] | None = None
+
+
+_listener = _Listener()
+
+
+@contextmanager
+def listening() -> Iterator[list[Launched]]:
+    """All that this thread launches meanwhile."""
+    launches: list[Launched] = []
+    _listener.launches = launches
+    try:
+        yield launches
+    finally:
+        _listener.launches = None
+
+
+def _key(
+    device: int,
+    tensors: tuple[Tensor, ...],
+    pointers: list[int],
+    numbers: tuple[int | float, ...],
+) -> tuple[Any, ...]:
+    """What compiled code assumes: types and alignment of pointers, properties of the numbers."""
+    misaligned = 0
+    for pointer in pointers:
+        misaligned |= pointer & 15
+    return (
+        device,
+        _properties(*numbers),
+        *[t.dtype for t in tensors],
+        *([p & 15 for p in pointers] if misaligned else ()),
+    )
 
 
 class LaunchSequence:
