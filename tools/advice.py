@@ -107,14 +107,17 @@ def read_steps(results: Path) -> list[dict[str, Any]]:
     return store.read(results / STEPS) if (results / STEPS).exists() else []
 
 
-def slowness(steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What a step with a loss takes beside one with set cross entropy: the median over tasks."""
+def slowness(
+    steps: Sequence[Mapping[str, Any]], over: Callable[[Sequence[float]], float] = median
+) -> dict[str, float]:
+    """What a step with a loss takes beside one with set cross entropy: by default the median over
+    tasks."""
     found = {(one["loss"], one["scenario"]): one["milliseconds"] for one in steps}
     beside: dict[str, list[float]] = defaultdict(list)
     for (loss, scenario), taken in found.items():
         if (BESIDE, scenario) in found:
             beside[loss].append(taken / found[BESIDE, scenario])
-    return {loss: median(ratios) for loss, ratios in beside.items()}
+    return {loss: over(ratios) for loss, ratios in beside.items()}
 
 
 def by_kind(study: Recorded | None, beside: Mapping[str, float]) -> str:

@@ -66,7 +66,7 @@ def update(page: Path, results: Path) -> str:
     blocks = {
         "study-rows": rows(study, beside) if study else NOTHING,
         "study-medians": medians(study) if study else NOTHING,
-        "study-losses": losses(study, beside) if study else NOTHING,
+        "study-losses": losses(study, steps) if study else NOTHING,
         "study-failures": failures.failures(study) if study else NOTHING,
         "study-annealing": failures.annealing(study) if study else NOTHING,
         "study-steps": step_times(study, steps) if study and steps else NOTHING,
@@ -116,11 +116,12 @@ def medians(study: Recorded) -> str:
     return advice.table(["", *advice.symbols(study)], lines)
 
 
-def losses(study: Recorded, beside: Mapping[str, float]) -> str:
+def losses(study: Recorded, steps: Sequence[Mapping[str, Any]]) -> str:
     """Of each loss: the tasks it solves, those it never does, where it is worst, what it takes.
 
     The last only where some were timed. The first line is of a rule that takes one of two losses.
     """
+    typical, most = advice.slowness(steps), advice.slowness(steps, over=max)
     found = {
         scenario: {cell.loss: cell for cell in cells}
         for scenario, cells in advice.by_scenario(study).items()
@@ -138,7 +139,8 @@ def losses(study: Recorded, beside: Mapping[str, float]) -> str:
             continue
         behind = {cell: best[cell.scenario] - score(cell) for cell in own}
         worst = max(own, key=lambda cell: behind[cell])
-        taken = sorted(beside[loss] for loss in {*choice.values()} & beside.keys())
+        timed = {*choice.values()} & typical.keys()
+        taken = [max(times[loss] for loss in timed) for times in (typical, most) if timed]
         lines.append(
             [
                 name,
@@ -146,7 +148,7 @@ def losses(study: Recorded, beside: Mapping[str, float]) -> str:
                 str(sum(score(cell) < BROKEN for cell in own)),
                 study.sheet.format(fmean(behind.values())),
                 _behind(study, worst, best[worst.scenario]),
-                *([" to ".join(dict.fromkeys(map(ratio, taken)))] if beside else []),
+                *([", at most ".join(dict.fromkeys(map(ratio, taken)))] if steps else []),
             ]
         )
     titles = [
@@ -155,7 +157,7 @@ def losses(study: Recorded, beside: Mapping[str, float]) -> str:
         f"below {BROKEN}",
         "behind the best, on average",
         "furthest behind the best",
-        *(["time beside SH"] if beside else []),
+        *(["time beside SH"] if steps else []),
     ]
     return advice.table(titles, lines)
 
