@@ -12,9 +12,12 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]
+
 from setwise.experiments import store
 from setwise.report import tables
-from setwise.report.tables import Cell, Recorded
+from setwise.report.records import HELDOUT
+from setwise.report.tables import Cell, Record, Recorded
 from tools.markdown import markdown, wrapped
 
 NOTHING = "Nothing recorded yet.\n"
@@ -23,6 +26,7 @@ STEPS = Path("studies", "steps.jsonl")
 BESIDE = "set_cross_entropy"  # which the others are measured by
 LEVEL = 0.01  # within which medians are taken for level
 BROKEN = 0.05
+CHANCE = 0.05  # the probability above which a difference between runs is put down to chance
 MOST_NAMED = 3
 ANNEALED = {
     "annealed_cross_entropy": "`set_cross_entropy`, annealed",
@@ -73,51 +77,82 @@ def by_scenario(study: Recorded) -> dict[str, list[Cell]]:
     return {scenario: found[scenario] for scenario in study.sheet.scenarios if scenario in found}
 
 
+def worth(study: Recorded, record: Record) -> float:
+    """What one run is worth, by the same measure as `score`."""
+    found: float | None = record["metrics"].get(HELDOUT)
+    return tables.number(study.sheet, record) if found is None else found
+
+
+def surely_behind(study: Recorded, scenario: str) -> set[str]:
+    """The losses whose runs are worse than those of the best, and not by chance."""
+    runs: dict[str, list[float]] = defaultdict(list)
+    for record in study.records:
+        if record["scenario"] == scenario:
+            runs[record["loss"]].append(worth(study, record))
+    best = max(runs, key=lambda loss: median(runs[loss]))
+    return {
+        loss
+        for loss, own in runs.items()
+        if median(own) < median(runs[best]) and differ(own, runs[best])
+    }
+
+
+def differ(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the order of runs, by the test of Mann and Whitney, says that it is no chance."""
+    return bool(mannwhitneyu(some, others).pvalue < CHANCE)
+
+
 def read_steps(results: Path) -> list[dict[str, Any]]:
     """The milliseconds of a step by loss and task; none where they are not measured yet."""
     return store.read(results / STEPS) if (results / STEPS).exists() else []
 
 
-def slowness(steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What a step with a loss takes beside one with set cross entropy: the median over tasks."""
+def slowness(
+    steps: Sequence[Mapping[str, Any]], over: Callable[[Sequence[float]], float] = median
+) -> dict[str, float]:
+    """What a step with a loss takes beside one with set cross entropy: by default the median over
+    tasks."""
     found = {(one["loss"], one["scenario"]): one["milliseconds"] for one in steps}
     beside: dict[str, list[float]] = defaultdict(list)
     for (loss, scenario), taken in found.items():
         if (BESIDE, scenario) in found:
             beside[loss].append(taken / found[BESIDE, scenario])
-    return {loss: median(ratios) for loss, ratios in beside.items()}
+    return {loss: over(ratios) for loss, ratios in beside.items()}
 
 
 def by_kind(study: Recorded | None, beside: Mapping[str, float]) -> str:
     """For each kind of data what to take, by the mean over its tasks, the fastest first.
 
-    Losses that were not timed come last, the best first.
+    Losses that were not timed come last, the best first. As good may be what is surely behind the
+    best in none of the tasks.
     """
     if study is None:
         return NOTHING
     lines, lacking = [], []
     for kind, scenarios in KINDS.items():
-        worth = _worth(study, scenarios)
-        if not worth:
+        means = _means(study, scenarios)
+        if not means:
             lacking.append(kind)
             continue
-        best = max(worth.values())
+        best = max(means.values())
         level = sorted(
-            (loss for loss in worth if worth[loss] >= max(best - LEVEL, BROKEN)),
-            key=lambda loss: (beside.get(loss, math.inf), -worth[loss]),
+            (loss for loss in means if means[loss] >= max(best - LEVEL, BROKEN)),
+            key=lambda loss: (beside.get(loss, math.inf), -means[loss]),
         )
-        behind = sorted(
-            (loss for loss in worth if loss not in level and worth[loss] >= BROKEN),
-            key=lambda loss: -worth[loss],
+        others = sorted(
+            (loss for loss in means if loss not in level and means[loss] >= BROKEN),
+            key=lambda loss: -means[loss],
         )
-        broken = [loss for loss in worth if worth[loss] < BROKEN]
-        say = _saying(study, worth)
+        sure = set[str]().union(*(surely_behind(study, scenario) for scenario in scenarios))
+        doubtful = [loss for loss in others if loss not in sure]
+        behind = [loss for loss in others if loss in sure]
+        broken = [loss for loss in means if means[loss] < BROKEN]
+        say = _saying(study, means)
         every = len(study.sheet.losses)
-        fewer = f" ({len(worth)} of {every} losses)" if len(worth) < every else ""
-        lines.append(
-            [kind + fewer, *(_listed(some, say) for some in (level, behind)), str(len(broken))]
-        )
-    titles = ["your sets", "take", "behind", f"losses below {BROKEN:.2f}"]
+        fewer = f" ({len(means)} of {every} losses)" if len(means) < every else ""
+        named = (_listed(some, say) for some in (level, doubtful, behind))
+        lines.append([kind + fewer, *named, str(len(broken))])
+    titles = ["your sets", "take", "may be as good", "behind", f"losses below {BROKEN:.2f}"]
     if not lines:
         return NOTHING
     said = f"Not trained yet: {'; '.join(lacking)}."
@@ -174,7 +209,7 @@ def _cells_of(study: Recorded, scenarios: Sequence[str]) -> str:
     return table(["", *symbols(study)], lines) if lines else NOTHING
 
 
-def _worth(study: Recorded, scenarios: Sequence[str]) -> dict[str, float]:
+def _means(study: Recorded, scenarios: Sequence[str]) -> dict[str, float]:
     """Of the losses that are recorded in all these tasks the mean score."""
     found: dict[str, list[float]] = defaultdict(list)
     for cell in tables.cells(study.sheet, study.records):
@@ -183,9 +218,9 @@ def _worth(study: Recorded, scenarios: Sequence[str]) -> dict[str, float]:
     return {loss: fmean(own) for loss, own in found.items() if len(own) == len(scenarios)}
 
 
-def _saying(study: Recorded, worth: dict[str, float]) -> Callable[[str], str]:
+def _saying(study: Recorded, means: dict[str, float]) -> Callable[[str], str]:
     def say(loss: str) -> str:
-        return f"{ANNEALED.get(loss, f'`{loss}`')} {study.sheet.format(worth[loss])}"
+        return f"{ANNEALED.get(loss, f'`{loss}`')} {study.sheet.format(means[loss])}"
 
     return say
 

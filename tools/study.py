@@ -2,15 +2,17 @@
 
     python -m tools.study
 
-The studies are trained by ``setwise train studies/losses.py`` and ``studies/likelihood.py``, and
-timed by ``studies/step_times.py``.
+The studies are trained by ``setwise train`` with ``studies/losses.py``, ``studies/points.py`` and
+``studies/likelihood.py``, and the first is timed by ``studies/step_times.py``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from setwise.experiments import store
@@ -18,8 +20,9 @@ from setwise.files import atomic_write_text
 from setwise.losses.table import find_loss
 from setwise.report import tables
 from setwise.report.tables import Cell, Recorded
-from tools import advice
+from tools import advice, failures
 from tools.advice import BROKEN, LEVEL, MOST_NAMED, NOTHING, STUDY, score
+from tools.failures import ANNEALED, PLAIN
 from tools.markdown import number, ratio, with_blocks, wrapped
 
 ROOT = Path(__file__).parent.parent
@@ -32,9 +35,12 @@ ADVICE = {
     },
     ROOT / "docs" / "variable-sizes.md": {"study-sizes": lambda study, _: advice.sizes(study)},
 }
-FULL_LENGTH = "likelihood"
+POINTS, FULL_LENGTH = "points", "likelihood"
 LIGHTS = Path("studies", "lights.jsonl")
 SOLVED = 0.95
+# A rule that asks for nothing but the size of sets, and the tasks in which they are large.
+RULE = "LH, annealed for sets of up to 12"
+LARGE = ("random-32x2", "random-32x8", "random-32x32", "clouds")
 
 
 def main() -> None:
@@ -45,18 +51,27 @@ def main() -> None:
         atomic_write_text(page, update_advice(page, results))
 
 
+@cache
+def read(results: Path) -> dict[str, Recorded]:
+    """The experiments of a folder, read once for all pages: there are thousands of runs."""
+    return tables.read_experiments(results)
+
+
 def update(page: Path, results: Path) -> str:
     """The text of the page with all its blocks made anew from a folder of records."""
-    found = tables.read_experiments(results)
-    study, full = (found.get(name) for name in (STUDY, FULL_LENGTH))
+    found = read(results)
+    study, points, full = (found.get(name) for name in (STUDY, POINTS, FULL_LENGTH))
     steps = advice.read_steps(results)
     beside = advice.slowness(steps)
     blocks = {
         "study-rows": rows(study, beside) if study else NOTHING,
         "study-medians": medians(study) if study else NOTHING,
-        "study-losses": losses(study, beside) if study else NOTHING,
+        "study-losses": losses(study, steps) if study else NOTHING,
+        "study-failures": failures.failures(study) if study else NOTHING,
+        "study-annealing": failures.annealing(study) if study else NOTHING,
         "study-steps": step_times(study, steps) if study and steps else NOTHING,
     }
+    blocks["study-points"] = medians(points) + _recorded(points) if points else NOTHING
     blocks["full-length"] = full_length(full) if full else NOTHING
     blocks["lights"] = lights(results / LIGHTS)
     return with_blocks(page.read_text(), page.name, blocks)
@@ -64,7 +79,7 @@ def update(page: Path, results: Path) -> str:
 
 def update_advice(page: Path, results: Path) -> str:
     """The same of a page of `ADVICE`."""
-    study = tables.read_experiments(results).get(STUDY)
+    study = read(results).get(STUDY)
     beside = advice.slowness(advice.read_steps(results))
     blocks = {name: block(study, beside) for name, block in ADVICE[page].items()}
     return with_blocks(page.read_text(), page.name, blocks)
@@ -80,18 +95,19 @@ def rows(study: Recorded, beside: Mapping[str, float]) -> str:
         best = max(map(score, cells))
         level = [cell for cell in cells if score(cell) >= best - LEVEL]
         level.sort(key=lambda cell: (beside.get(cell.loss, math.inf), -score(cell)))
+        sure = advice.surely_behind(study, scenario)
         others = sorted((c for c in cells if c not in level), key=lambda c: -score(c))
         lines.append(
             [
                 study.sheet.label(scenario),
                 _named(study, level),
-                _named(study, others[:MOST_NAMED]),
+                _named(study, [cell for cell in others if cell.loss not in sure]),
+                _named(study, [cell for cell in others if cell.loss in sure][:MOST_NAMED]),
                 _symbols(study, [cell for cell in cells if score(cell) < BROKEN]),
             ]
         )
-    return advice.table(["your data", "take", "behind", f"below {BROKEN:.2f}"], lines) + _recorded(
-        study
-    )
+    titles = ["your data", "take", "may be as good", "behind", f"below {BROKEN:.2f}"]
+    return advice.table(titles, lines) + _recorded(study)
 
 
 def medians(study: Recorded) -> str:
@@ -100,36 +116,48 @@ def medians(study: Recorded) -> str:
     return advice.table(["", *advice.symbols(study)], lines)
 
 
-def losses(study: Recorded, beside: Mapping[str, float]) -> str:
+def losses(study: Recorded, steps: Sequence[Mapping[str, Any]]) -> str:
     """Of each loss: the tasks it solves, those it never does, where it is worst, what it takes.
 
-    The last only where some were timed.
+    The last only where some were timed. The first line is of a rule that takes one of two losses.
     """
-    by_scenario = advice.by_scenario(study)
-    best = {scenario: max(map(score, cells)) for scenario, cells in by_scenario.items()}
+    typical, most = advice.slowness(steps), advice.slowness(steps, over=max)
+    found = {
+        scenario: {cell.loss: cell for cell in cells}
+        for scenario, cells in advice.by_scenario(study).items()
+    }
+    best = {scenario: max(map(score, cells.values())) for scenario, cells in found.items()}
+    by_size = {name: PLAIN if name in LARGE else ANNEALED for name in found}
+    choices = {RULE: by_size} | {
+        f"{style.symbol}: {style.label}": dict.fromkeys(found, loss)
+        for loss, style in study.sheet.losses.items()
+    }
     lines = []
-    for loss, style in study.sheet.losses.items():
-        own = [cell for cells in by_scenario.values() for cell in cells if cell.loss == loss]
+    for name, choice in choices.items():
+        own = [cells[choice[task]] for task, cells in found.items() if choice[task] in cells]
         if not own:
             continue
-        solved = sum(score(cell) >= SOLVED for cell in own)
-        broken = sum(score(cell) < BROKEN for cell in own)
-        worst = min(own, key=lambda cell: score(cell) - best[cell.scenario])
+        behind = {cell: best[cell.scenario] - score(cell) for cell in own}
+        worst = max(own, key=lambda cell: behind[cell])
+        timed = {*choice.values()} & typical.keys()
+        taken = [max(times[loss] for loss in timed) for times in (typical, most) if timed]
         lines.append(
             [
-                f"{style.symbol}: {style.label}",
-                f"{solved} of {len(own)}",
-                str(broken),
+                name,
+                f"{sum(score(cell) >= SOLVED for cell in own)} of {len(own)}",
+                str(sum(score(cell) < BROKEN for cell in own)),
+                study.sheet.format(fmean(behind.values())),
                 _behind(study, worst, best[worst.scenario]),
-                *([ratio(beside[loss]) if loss in beside else ""] if beside else []),
+                *([", at most ".join(dict.fromkeys(map(ratio, taken)))] if steps else []),
             ]
         )
     titles = [
         "",
         f"tasks with a median of {SOLVED} or more",
         f"below {BROKEN}",
+        "behind the best, on average",
         "furthest behind the best",
-        *(["time beside SH"] if beside else []),
+        *(["time beside SH"] if steps else []),
     ]
     return advice.table(titles, lines)
 
@@ -211,10 +239,8 @@ def _recorded(study: Recorded) -> str:
     every = len(study.sheet.losses) * len(study.sheet.scenarios)
     where = sorted({record["environment"]["hardware"] for record in study.records})
     seconds = tables.seconds(study.records)
-    said = (
-        f"{there} of {every} cells are trained so far, {len(study.records)} runs in "
-        f"{seconds:.0f} s on {' and '.join(where)}."
-    )
+    cells = f"{there} of {every} cells are trained so far" if there < every else f"{every} cells"
+    said = f"{cells}, {len(study.records)} runs in {seconds:.0f} s on {' and '.join(where)}."
     untrained = set(study.sheet.scenarios) - advice.by_scenario(study).keys()
     if untrained:
         labels = [study.sheet.label(name) for name in study.sheet.scenarios if name in untrained]

@@ -26,7 +26,7 @@ from setwise.losses.table import LOSSES
 STUDIES = Path(__file__).parents[2] / "studies"
 
 
-@pytest.fixture(params=["losses", "likelihood", "detection", "rendered_scenes"])
+@pytest.fixture(params=["losses", "points", "likelihood", "detection", "rendered_scenes"])
 def study(request: pytest.FixtureRequest) -> Any:
     return run_file("experiment", STUDIES / f"{request.param}.py")
 
@@ -48,9 +48,11 @@ def test_readers_have_configs_that_records_can_hold() -> None:
 def test_the_committed_sheet_is_that_of_the_study() -> None:
     """Of those that have been trained."""
     detection = run_file("experiment", STUDIES / "detection.py")
-    likelihood = run_file("experiment", STUDIES / "likelihood.py").EXPERIMENT
-    rendered = run_file("experiment", STUDIES / "rendered_scenes.py").EXPERIMENT
-    for experiment in (likelihood, detection.EXPERIMENT, detection.RECIPES, rendered):
+    others = [
+        run_file("experiment", STUDIES / f"{name}.py").EXPERIMENT
+        for name in ("losses", "points", "likelihood", "rendered_scenes")
+    ]
+    for experiment in (*others, detection.EXPERIMENT, detection.RECIPES):
         path = STUDIES.parent / "results" / f"{experiment.name}.json"
         assert not path.exists() or Sheet.read(path) == experiment.sheet
 

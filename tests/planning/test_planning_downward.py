@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from programs import program
+from programs import assert_gone, program
 from setwise.planning import Outcome, downward, find_executable, latent_graph, limited, sas, search
 
 
@@ -154,21 +154,6 @@ while [ $(wc -l < {pids}) -lt 5 ]; do sleep 0.01; done
     assert len(started) == 5
     assert_gone(started)
     assert list(temporary.iterdir()) == []
-
-
-def assert_gone(pids: list[int]) -> None:
-    """Killed processes need a moment; those that nobody waits for stay on as zombies."""
-    deadline = time.monotonic() + 5
-    while alive := [pid for pid in pids if is_running(pid)]:
-        assert time.monotonic() < deadline, alive
-        time.sleep(0.01)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes a child along")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 from browser import badly_drawn, faint, opened, overflowing, unnamed
 from setwise import cli
 from setwise.experiments.experiment import LossStyle, Sheet
-from setwise.report.page.heat import MOST_IN_FULL, STEPS, step_of
+from setwise.report.page.heat import MOST_IN_FULL, STEPS, heat_map, step_of
 
 # The last is not recorded.
 SHARES = (0.0, 0.3, 0.5, 0.7, 1.0, 0.95, None)
@@ -102,3 +102,17 @@ def test_where_less_is_better_colours_turn_round() -> None:
 def test_it_can_be_read(chromium: Browser, page: Path, scheme: Any) -> None:
     with opened(chromium, page, scheme=scheme) as tab:
         assert [*overflowing(tab), *faint(tab), *unnamed(tab), *badly_drawn(tab)] == []
+
+
+def test_losses_trained_together_have_no_time_of_their_own() -> None:
+    shown = {"exact": 0.9, "heldout": 0.25}
+    runs = [
+        record(loss, seed, 0.9) | {"metrics": shown, "ensemble": ensemble}
+        for loss, ensemble in (("loss0", "first"), ("loss1", "first"), ("loss2", "second"))
+        for seed in range(2)
+    ]
+    text = heat_map("Many", SHEET, runs)
+    assert text.count("held out 0.25") == 3
+    assert text.count("3 s") == 1
+    assert "from the worst to the best, what was held out, what one took to train" in text
+    assert "took to train" not in heat_map("Many", SHEET, runs[:4])

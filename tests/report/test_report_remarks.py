@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy.stats import mannwhitneyu
 from tools import results as document
 
 from recorded import A1H, H1H, SH, SHEETS, committed_results, make_records, recorded, write
@@ -62,7 +63,7 @@ def test_no_failure_of_the_records_is_left_out() -> None:
 
 
 def test_illegal_steps_in_the_blocksworld_are_materials_that_change() -> None:
-    """Nearly all of them, and both losses do about equally well: as docs/planning.md says."""
+    """Nearly all of them, and neither loss does better: as docs/planning.md says."""
     steps = [
         problem["faults"]
         for record in PLANNED
@@ -73,8 +74,9 @@ def test_illegal_steps_in_the_blocksworld_are_materials_that_change() -> None:
     changed = [faults for faults in steps if all("became" in fault for fault in faults)]
     assert len(changed) > 0.95 * len(steps) > 0
     blocks = [r for r in PLANNED if r["scenario"].startswith("blocks")]
-    sh, a1h = (sum(r["metrics"]["solved"] for r in blocks if r["loss"] == x) for x in (SH, A1H))
-    assert abs(sh - a1h) < 0.02 * sh
+    solved = {x: [r["metrics"]["solved"] for r in blocks if r["loss"] == x] for x in (SH, A1H)}
+    # Of ten networks in three scenarios each: no more than what chance brings one time in twenty.
+    assert mannwhitneyu(*solved.values()).pvalue > 0.05
 
 
 def test_problems_need_a_class_of_failure(tmp_path: Path) -> None:

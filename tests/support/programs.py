@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
 import pytest
 
 
@@ -22,3 +24,18 @@ def program(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
+
+
+def assert_gone(pids: list[int]) -> None:
+    """Killed processes need a moment; those that nobody waits for stay on as zombies."""
+    deadline = time.monotonic() + 5
+    while alive := [pid for pid in pids if _is_running(pid)]:
+        assert time.monotonic() < deadline, alive
+        time.sleep(0.01)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -78,7 +78,12 @@ def _add_drawing(parser: argparse.ArgumentParser, folder: str) -> None:
     add("--device", default="cpu", help="where torch draws, such as cuda; default: cpu")
     add("--blender", type=Path, metavar="PATH", help="the program, if it is not on the PATH")
     add("--samples", type=int, default=32, help="rays for each pixel; default: 32")
-    add("--workers", type=int, help="processes here that draw; default: one for each core")
+    add(
+        "--workers",
+        type=int,
+        help="processes here that draw, or on a GPU describe what it draws; default: one for each "
+        "core",
+    )
     add_on(parser)
     add("--output", type=Path, metavar="DIR", help=f"default: runs/{folder}")
 

@@ -91,14 +91,14 @@ def _started(work: Work) -> tuple[Connection, BaseProcess]:
     context = get_context("spawn")  # a fork would copy the locks of other threads
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_perform, args=(theirs, work.function, work.arguments))
-    with _deaf_to_interrupts():
+    with deaf_to_interrupts():
         process.start()
     theirs.close()
     return ours, process
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def deaf_to_interrupts() -> Iterator[None]:
     """Processes started within ignore Ctrl-C, which a terminal sends to all of a command's.
 
     The main process hears it and ends them; they would only complain.

@@ -77,8 +77,9 @@ def _drawn(
     if settings.renderer != "torch":
         raise ValueError(f"renderer: only torch draws into tensors, not {settings.renderer}")
     renderer = TorchRenderer(settings.width, settings.height, settings.samples, device)
-    for first in range(0, max(1, len(numbers)), renderer.at_once):
-        some = numbers[first : first + renderer.at_once]
+    together = renderer.at_once
+    for first in range(0, max(1, len(numbers)), together):
+        some = numbers[first : first + together]
         scenes = settings.scenes(some, str(renderer.device))
         yield scenes, renderer.draw(scenes)
 
@@ -104,8 +105,9 @@ def block_pictures(
     renderer = TorchRenderer(width, height, samples, device)
     device = renderer.device
     pictures, boxes, looks = [renderer.draw([])], [], []
-    for first in range(0, len(states), renderer.at_once):
-        some = slice(first, first + renderer.at_once)
+    together = renderer.at_once
+    for first in range(0, len(states), together):
+        some = slice(first, first + together)
         pairs = zip(states[some].cpu(), seeds[some], strict=True)
         scenes = [scene_of(environment, state, seed) for state, seed in pairs]
         pictures.append(renderer.draw(scenes))

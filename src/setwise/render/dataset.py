@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,12 +32,12 @@ from setwise.render.backends import (
     require_renderer,
 )
 from setwise.render.environment import Environment
+from setwise.render.finish import Drawing, Picture, finished
 from setwise.render.scene import Scene, scene_of
 from setwise.render.silhouette import require_in_frame
 
 Progress = Callable[[int, int], None]  # pictures there, pictures wanted
 Program = str | Path | None
-Picture = tuple[int, bytes, dict[str, Any]]  # the number of a scene, its file and its description
 SHARE = 16  # pictures at once, where many machines draw
 
 
@@ -138,7 +138,8 @@ def render_scenes(
     """Draw scenes into a folder (see `setwise.render.files`), except those it has.
 
     ``workers`` processes share the work, by default one for each core, unless it is that of an
-    ``executor``, whose machines need the same version of the renderer. ``progress`` is called
+    ``executor``, whose machines need the same version of the renderer. A GPU draws for this process
+    alone, many at once, and the others write down what is in the pictures. ``progress`` is called
     after each picture with how many of how many are there; ``blender`` is the program to run if
     it is not on the PATH, and ``device`` where the renderer torch draws. A script that calls this
     needs ``if __name__ == "__main__":``, because the processes start by importing it.
@@ -162,18 +163,21 @@ def render_scenes(
             if progress is not None:
                 progress(len(numbers) - len(left), len(numbers))
 
+        on_gpu = torch.device(device).type == "cuda"
+        drawn_here = on_gpu and executor is None  # by one process: more would share its memory
         left = set(missing)
         # Of what a machine had drawn when it was lost, some may have to be drawn again.
         while left:
             before = len(left)
-            shares = _shares([number for number in missing if number in left], workers, executor)
-            gpus = 1.0 if torch.device(device).type == "cuda" else 0.0
+            rest = [number for number in missing if number in left]
+            shares = _shares(rest, 1 if drawn_here else workers, executor)
+            describing = workers if drawn_here else 1
             works = [
                 Work(
                     "a process that draws",
                     draw_scenes,
-                    (settings, share, version, blender, device),
-                    gpus=gpus,
+                    (settings, share, version, blender, device, describing),
+                    gpus=1.0 if on_gpu else 0.0,
                 )
                 for share in shares
             ]
@@ -199,11 +203,15 @@ def draw_scenes(
     version: str,
     blender: Program,
     device: str,
+    processes: int,
     *,
     tell: Callable[[Picture], None],
     stop: Callable[[], bool],
 ) -> None:
-    """Draw the scenes on one core or the device, and tell each; see `Work`."""
+    """Draw the scenes on one core or the device, and tell each; see `Work`.
+
+    Beside this process ``processes``, if there are more than one, compress and describe them.
+    """
     if (here := renderer_version(settings.renderer, blender)) != version:
         raise ValueError(f"renderer: expected {version}, as the other pictures, this is {here}")
     with open_renderer(
@@ -216,14 +224,21 @@ def draw_scenes(
         device=device,
     ) as draw:
         together = draw.at_once if isinstance(draw, BatchRenderer) else 1
-        for first in range(0, len(numbers), together):
-            if stop():
-                raise StoppedError
-            some = numbers[first : first + together]
-            scenes = settings.scenes(some, device)
-            pictures = draw.many(scenes) if isinstance(draw, BatchRenderer) else map(draw, scenes)
-            for number, scene, picture in zip(some, scenes, pictures, strict=True):
-                tell((number, files.encode(picture), settings.describe(number, scene)))
+
+        def drawings() -> Iterator[Drawing]:
+            for first in range(0, len(numbers), together):
+                if stop():
+                    raise StoppedError
+                some = numbers[first : first + together]
+                scenes = settings.scenes(some, device)
+                many = draw.many(scenes) if isinstance(draw, BatchRenderer) else map(draw, scenes)
+                for drawn in zip(some, scenes, many, strict=True):
+                    yield Drawing(*drawn)
+
+        most = together + 2 * processes
+        with closing(finished(drawings(), settings.describe, processes, most)) as pictures:
+            for picture in pictures:
+                tell(picture)
 
 
 def _cores() -> int:

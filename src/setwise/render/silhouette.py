@@ -11,6 +11,7 @@ same boxes, and follows the true outline: rounded edges, rotation, and what stan
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from setwise.render.environment import Environment
 from setwise.render.scene import AIM, FIELD_OF_VIEW, PlacedBlock, Scene, Vector, camera_corners
 from setwise.render.shapes import Floats, distance, rotation_about_z
+
+Window = tuple[slice, slice]  # rows and columns
 
 _GRID = 4  # points per pixel, along each axis
 _STEPS = 40
@@ -37,15 +40,22 @@ def project(camera: Vector, points: Floats, width: int, height: int, aim: Vector
 
 def visible_blocks(scene: Scene, width: int, height: int) -> NDArray[np.int8]:
     """Whose each point is, [4 H, 4 W], four by four points for each pixel; -1 is nobody's."""
-    return visible_surfaces(scene, rays_of(scene, width, height, _GRID))[0]
+    size = (_GRID * height, _GRID * width)
+    return _visible(scene, size, lambda window: rays_of(scene, width, height, _GRID, window))[0]
 
 
-def rays_of(scene: Scene, width: int, height: int, grid: int) -> Floats:
-    """Unit vectors from the camera, ``grid`` by ``grid`` for each pixel: [grid H, grid W, 3]."""
+def rays_of(
+    scene: Scene, width: int, height: int, grid: int, window: Window = np.s_[:, :]
+) -> Floats:
+    """Unit vectors from the camera, ``grid`` by ``grid`` for each pixel: [grid H, grid W, 3].
+
+    Of these the ones in a window.
+    """
     to_right, up, ahead = _axes(scene.camera, scene.aim)
     unit = math.tan(math.radians(FIELD_OF_VIEW) / 2) / (width / 2)
     x = ((np.arange(grid * width) + 0.5) / grid - width / 2) * unit
     y = (height / 2 - (np.arange(grid * height) + 0.5) / grid) * unit
+    x, y = x[window[1]], y[window[0]]
     rays: Floats = ahead + x[None, :, None] * to_right + y[:, None, None] * up
     across, along, upwards = np.moveaxis(rays, -1, 0)
     rays /= np.sqrt(across**2 + along**2 + upwards**2)[..., None]
@@ -54,7 +64,14 @@ def rays_of(scene: Scene, width: int, height: int, grid: int) -> Floats:
 
 def visible_surfaces(scene: Scene, rays: Floats) -> tuple[NDArray[np.int8], Floats]:
     """Which block each of the rays [rows, columns, 3] meets first, -1 for none, and how far."""
-    rows, columns = rays.shape[:2]
+    return _visible(scene, (rays.shape[0], rays.shape[1]), lambda window: rays[window])
+
+
+def _visible(
+    scene: Scene, size: tuple[int, int], rays: Callable[[Window], Floats]
+) -> tuple[NDArray[np.int8], Floats]:
+    """The same by the rays in windows around the blocks, out of so many rows and columns."""
+    rows, columns = size
     owner = np.full((rows, columns), -1, dtype=np.int8)
     nearest = np.full((rows, columns), np.inf)
     for number, placed in enumerate(scene.blocks):
@@ -63,7 +80,7 @@ def visible_surfaces(scene: Scene, rays: Floats) -> tuple[NDArray[np.int8], Floa
         left, right = (int(np.clip(edge, 0, columns)) for edge in (x.min(), x.max() + 1))
         top, bottom = (int(np.clip(edge, 0, rows)) for edge in (y.min(), y.max() + 1))
         window = np.s_[top:bottom, left:right]
-        depth = _march(scene.camera, placed, rays[window])
+        depth = _march(scene.camera, placed, rays(window))
         closer = depth < nearest[window]
         nearest[window][closer] = depth[closer]
         owner[window][closer] = number
@@ -75,7 +92,8 @@ def boxes(scene: Scene, width: int, height: int) -> NDArray[np.uint16]:
     owner = visible_blocks(scene, width, height)
     found = []
     for number in range(len(scene.blocks)):
-        y, x = (owner == number).nonzero()
+        own = owner == number
+        y, x = (own.any(axis).nonzero()[0] for axis in (1, 0))
         if not len(x):
             raise ValueError(f"block {number} cannot be seen in a picture of {width} x {height}")
         x1, y1, x2, y2 = (int(edge) // _GRID for edge in (x.min(), y.min(), x.max(), y.max()))

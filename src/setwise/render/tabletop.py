@@ -19,10 +19,11 @@ from setwise.data.blocksworld import MATERIALS
 from setwise.data.checks import require_int
 from setwise.data.scenes import REACH
 from setwise.render.backends import RendererName, require_renderer
+from setwise.render.chunks import Chunks
 from setwise.render.environment import COLOURS, SIZES, Block, uniform
 from setwise.render.scene import PlacedBlock, Scene, Vector, jittered
 from setwise.render.shapes import Shape
-from setwise.render.tracer import drawing_device, owners, scenes_at_once
+from setwise.render.tracer import drawing_device, owners
 
 MOST = 16  # objects, that there is room for
 _LEAST_SIDE = 16  # pixels: in fewer, so many objects may never all be seen
@@ -69,7 +70,7 @@ class SceneSettings:
             require_int("number", number, 0)
         drawn = {number: _drawn(self, number) for number in numbers}
         found: dict[int, Scene] = {}
-        together = scenes_at_once(drawing_device(device), self.width, self.height)
+        together = Chunks(drawing_device(device)).scenes(self.width, self.height)
         while missing := [number for number in drawn if number not in found]:
             for first in range(0, len(missing), together):
                 some = missing[first : first + together]

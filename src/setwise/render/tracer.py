@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.render.bodies import GROUND, Bodies, Rays, ground, unit
+from setwise.render.chunks import DEVICES, Chunks
 from setwise.render.lamps import axes_of
 from setwise.render.light_paths import Paths
 from setwise.render.scene import FIELD_OF_VIEW, Scene
@@ -24,9 +25,6 @@ from setwise.render.scene import FIELD_OF_VIEW, Scene
 _VERSION = 1
 _FEWER = 8  # points of a pixel, to one that light is followed from
 _FIRST = 8  # points of a pixel, by which outlines are found
-_AT_ONCE = {"cpu": 2**16, "cuda": 2**19}  # paths
-_PIXELS = {"cpu": 2**14, "cuda": 2**21}  # of scenes that are drawn together
-_POINTS = 32  # of a pixel, at most, for so many: what each of them sees is kept
 # Points in a square by multiples of these: powers of 1 / 1.32471795724, the root of x^3 = x + 1.
 _SPREAD = (0.7548776662466927, 0.5698402909980532)
 
@@ -47,6 +45,7 @@ class TorchRenderer:
     ) -> None:
         self.width, self.height, self.samples = width, height, samples
         self.device = drawing_device(device)
+        self.chunks = Chunks(self.device)
         self._threads_before: int | None = None
         if threads is not None:
             self._threads_before = torch.get_num_threads()
@@ -55,7 +54,7 @@ class TorchRenderer:
     @property
     def at_once(self) -> int:
         """How many scenes it is given best at once."""
-        return scenes_at_once(self.device, self.width, self.height, self.samples)
+        return self.chunks.scenes(self.width, self.height, self.samples)
 
     def __call__(self, scene: Scene) -> NDArray[np.uint8]:
         return self.many([scene])[0]
@@ -68,12 +67,18 @@ class TorchRenderer:
     @torch.no_grad()
     def draw(self, scenes: Sequence[Scene]) -> Tensor:
         """Several scenes as a tensor on the device: uint8 [S, 3, H, W]."""
-        parts = [
-            self._drawn(scenes[first : first + self.at_once])
-            for first in range(0, len(scenes), self.at_once)
-        ]
-        empty = torch.zeros(0, 3, self.height, self.width, dtype=torch.uint8, device=self.device)
-        return torch.cat([empty, *parts])
+        shape = (len(scenes), 3, self.height, self.width)
+        pictures = torch.empty(shape, dtype=torch.uint8, device=self.device)
+        done = 0
+
+        def some() -> int:
+            together = scenes[done : done + self.at_once]
+            pictures[done : done + len(together)] = self._drawn(together)
+            return len(together)
+
+        while done < len(scenes):
+            done += self.chunks.run(some)
+        return pictures
 
     def close(self) -> None:
         """Give back threads that were set; they are those of the whole process."""
@@ -91,7 +96,7 @@ class TorchRenderer:
         everywhere = torch.arange(pixels, device=self.device)
         close = [
             part[bodies.close(view.rays(part, 0.5, 0.5), view.spread)]
-            for part in everywhere.split(at_once(self.device))
+            for part in everywhere.split(self.chunks.rays)
         ]
         turns = torch.arange(self.samples, device=self.device)
         few = math.ceil(self.samples / _FEWER)
@@ -110,7 +115,7 @@ class TorchRenderer:
         count = torch.where(mixed, self.samples, few)  # of points that light is followed from
         # Where nothing but open ground is, its middle is enough.
         bare = ((owner[0] == GROUND) & ~mixed).nonzero().squeeze(-1)
-        for part in bare.split(at_once(self.device)):
+        for part in bare.split(self.chunks.rays):
             rays = view.rays(part, 0.5, 0.5)
             middle, calm = paths.open_ground(rays)
             light[:, 0, part[calm]] = middle[:, calm]
@@ -131,7 +136,7 @@ class TorchRenderer:
 
     def _parts(self, turn: Tensor, pixel: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """As many at once as there is room for."""
-        size = at_once(self.device)
+        size = self.chunks.rays
         yield from zip(turn.split(size), pixel.split(size), strict=True)
 
 
@@ -141,7 +146,7 @@ def device_of(name: torch.device | str) -> torch.device:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"device: expected cpu or cuda, got {name!r}") from error
-    if device.type not in _PIXELS:
+    if device.type not in DEVICES:
         raise ValueError(f"device: expected cpu or cuda, got {str(device)!r}")
     return device
 
@@ -164,29 +169,24 @@ def owners(
     As `silhouette.visible_surfaces` says it for one scene; -1 is nobody's.
     """
     device = drawing_device(device)
-    bodies = Bodies(scenes, device)
-    view = View(scenes, grid * width, grid * height, device)
-    points = len(scenes) * grid * grid * width * height
-    found = torch.full((points,), GROUND, dtype=torch.int8, device=device)
-    for part in torch.arange(points, device=device).split(at_once(device)):
-        close = part[bodies.close(view.rays(part, 0.5, 0.5), 0.0)]
-        found[close] = bodies.nearest(view.rays(close, 0.5, 0.5))[1].to(torch.int8)
-    return found.reshape(len(scenes), grid * height, grid * width)
+    chunks = Chunks(device)
+
+    def found() -> Tensor:
+        bodies = Bodies(scenes, device)
+        view = View(scenes, grid * width, grid * height, device)
+        points = len(scenes) * grid * grid * width * height
+        owner = torch.full((points,), GROUND, dtype=torch.int8, device=device)
+        for part in torch.arange(points, device=device).split(chunks.rays):
+            close = part[bodies.close(view.rays(part, 0.5, 0.5), 0.0)]
+            owner[close] = bodies.nearest(view.rays(close, 0.5, 0.5))[1].to(torch.int8)
+        return owner
+
+    return chunks.run(found).reshape(len(scenes), grid * height, grid * width)
 
 
 def _pairs(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """All pairs of numbers [a] and [b]: [a b] each."""
     return one.repeat_interleave(len(other)), other.repeat(len(one))
-
-
-def scenes_at_once(device: torch.device, width: int, height: int, samples: int = 1) -> int:
-    """So many scenes are drawn together, which bounds the memory as far as one picture does."""
-    return max(1, _PIXELS[device.type] // (width * height * math.ceil(samples / _POINTS)))
-
-
-def at_once(device: torch.device) -> int:
-    """So many rays are traced together, which bounds the memory."""
-    return _AT_ONCE[device.type]
 
 
 def version() -> str:

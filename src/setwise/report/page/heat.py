@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 from setwise.experiments.experiment import Sheet
@@ -17,9 +18,15 @@ STEPS = 5  # of colour, from the worst to the best; see style.css
 
 
 def heat_map(caption: str, sheet: Sheet, records: Sequence[Record]) -> Markup:
-    """Scenarios as rows, losses as columns: the median of the runs, their ends, and their time."""
+    """Scenarios as rows, losses as columns: the median of the runs and what else is known.
+
+    That is their ends, the median on what was held out, and what one took to train; but not the
+    time of losses that were trained together, who share it.
+    """
     ends = tables.bounds(sheet, records)
     found = {(cell.loss, cell.scenario): cell for cell in tables.cells(sheet, records)}
+    together = _several_losses(records)
+    told = ["from the worst to the best"]
     rows = []
     for scenario in dict.fromkeys([*sheet.scenarios, *tables.scenarios(sheet, records)]):
         cells: list[tuple[str, list[str], str]] = []
@@ -29,16 +36,27 @@ def heat_map(caption: str, sheet: Sheet, records: Sequence[Record]) -> Markup:
                 cells.append(("", [], "none"))
                 continue
             runs = [r for r in records if (r["loss"], r["scenario"]) == (loss, scenario)]
-            below = [
-                f"{sheet.format(cell.worst)} to {sheet.format(cell.best)}",
-                f"{tables.seconds(runs) / len(runs):.3g} s",
-            ]
+            below = {told[0]: f"{sheet.format(cell.worst)} to {sheet.format(cell.best)}"}
+            if cell.heldout_median is not None:
+                below["what was held out"] = f"held out {sheet.format(cell.heldout_median)}"
+            if together.isdisjoint(run.get("ensemble") for run in runs):
+                below["what one took to train"] = f"{tables.seconds(runs) / len(runs):.3g} s"
+            told += [name for name in below if name not in told]
             step = str(step_of(cell.median, ends, sheet.better == "higher"))
-            cells.append((sheet.format(cell.median), below, step))
+            cells.append((sheet.format(cell.median), list(below.values()), step))
         rows.append((sheet.label(scenario), cells))
     symbols = [style.symbol for style in sheet.losses.values()]
-    note = "median of the runs, below it from the worst to the best, and what one took to train"
+    note = f"median of the runs, below it {', '.join(told)}"
     return piece("heat_map", f"{caption}; {note}", symbols, rows)
+
+
+def _several_losses(records: Sequence[Record]) -> set[str]:
+    """The ensembles in which more than one loss was trained."""
+    losses: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        if "ensemble" in record:
+            losses[record["ensemble"]].add(record["loss"])
+    return {ensemble for ensemble, trained in losses.items() if len(trained) > 1}
 
 
 def step_of(value: float, ends: tuple[float, float], rising: bool) -> int:
