@@ -21,6 +21,7 @@ from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.transforms import is_array
 from setwise.kernels.triton import engine, plans, points, small_sets, tapes
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import prepare_operands
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
@@ -163,7 +164,7 @@ def _compute(
     ready = loss = None
     if now:
         if reduction != "none":
-            loss = torch.empty((), device=logits.device, dtype=torch.float32)
+            loss = floats(logits.device)
         ready, _ = engine.gradients(
             logits, target, bias, lse, (None, 0, factor), rows_are_keys=True, sigmoid=True,
             weight=weight, peaks=peaks, precision=precision, base_2=base_2, operands=operands,
@@ -193,12 +194,12 @@ def _small_forward(
 ) -> tuple[Tensor, _Saved, str, bool]:
     """The same in one launch, but for the sum over the sets."""
     (B, M, F), N, device = target.shape, logits.shape[1], logits.device
-    sums = torch.empty(B, device=device)
+    sums = floats(device, B)
     d_logits = bias = lse = sums  # what is not wanted is not written
     if need_logits:
-        d_logits = torch.empty(B, N, F, device=device)
+        d_logits = floats(device, B, N, F)
     if need_target:
-        bias, lse = torch.empty(B, N, device=device), torch.empty(B, M, device=device)
+        bias, lse = floats(device, B, N), floats(device, B, M)
     precision = matmul_precision.dot_precision(logits.dtype)
     launch, grid = plans.small_set_cross_entropy(
         B, M, N, F, valid is not None, weight is not None, need_target, need_logits, precision
