@@ -16,16 +16,11 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 import setwise as sw
-from fused_cases import ELEMENTS, LOSSES
+from fused_cases import ELEMENTS, LOSSES, known_tapes
 from setwise.kernels.triton import launch, tapes
 from setwise.kernels.triton.launch import Launcher
 
 GRID = (3, 2, 1)
-
-
-def known() -> list[Any]:
-    """What is known of each kind of calls: a tape, or a word."""
-    return [tape if isinstance(tape, str) else "tape" for tape in tapes._tapes.values()]
 
 
 def loss_of(seed: int, loss: str, features: sw.Features, **options: Any) -> tuple[Tensor, Tensor]:
@@ -60,7 +55,7 @@ def test_the_same_bits(element: str, loss: str, precision: str) -> None:
             tapes.forget()
             first = loss_of(0, loss, features, **options)
             loss_of(1, loss, features, **options)
-            assert known() == ["tape"]
+            assert known_tapes() == ["tape"]
             played = loss_of(0, loss, features, **options)
             assert torch.equal(played[0], first[0])
             assert torch.equal(played[1], first[1])
@@ -92,7 +87,7 @@ def test_whatever_decides_what_is_launched_tells_calls_apart() -> None:
     tapes.forget()
     for _ in range(3):
         found = [loss_of(0, "SH", features, **options) for features, options in calls]
-    assert known() == ["tape"] * len(calls)
+    assert known_tapes() == ["tape"] * len(calls)
     for ours, alone in zip(found, expected, strict=True):
         assert all(torch.equal(one, other) for one, other in zip(ours, alone, strict=True))
 
@@ -151,16 +146,16 @@ def test_arrays_are_where_they_are_now(device: Device) -> None:
         assert again == x
         assert between % 16 == 0
         assert abs(other - between) >= 28
-    assert known() == ["tape"]
+    assert known_tapes() == ["tape"]
     assert len(device.started) == 4
 
 
 def test_only_what_comes_again_is_recorded(device: Device) -> None:
     device.call([torch.zeros(8), torch.zeros(8)])
-    assert known() == ["once"]
+    assert known_tapes() == ["once"]
     # Kernels are compiled for an alignment.
     device.call([torch.zeros(8), torch.zeros(9)[1:]])
-    assert known() == ["once", "once"]
+    assert known_tapes() == ["once", "once"]
 
 
 @pytest.mark.parametrize("more", [Tensor.sum, torch.ones_like, lambda a: a[:2], torch.Tensor.zero_])
@@ -169,7 +164,7 @@ def test_what_the_device_does_beside_is_not_left_out(
 ) -> None:
     for _ in range(4):
         device.call([torch.zeros(8), torch.zeros(8)], more)
-    assert known() == ["never"]
+    assert known_tapes() == ["never"]
 
 
 def test_one_array_given_twice_is_not_recorded_but_may_be_played(device: Device) -> None:
@@ -177,10 +172,10 @@ def test_one_array_given_twice_is_not_recorded_but_may_be_played(device: Device)
     one = torch.zeros(8)
     for _ in range(3):
         device.call([one, one])
-    assert known() == ["once"]
+    assert known_tapes() == ["once"]
     for _ in range(2):
         device.call([torch.zeros(8), torch.zeros(8)])
-    assert known() == ["tape"]
+    assert known_tapes() == ["tape"]
     device.call([one, one])
     assert device.started[-1][9:11] == (one.data_ptr(), one.data_ptr())
 
@@ -209,7 +204,7 @@ def test_kept_are_few_and_no_memory(device: Device, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tapes, "MOST_TAPES", 3)
     for kind in range(6):
         tapes.played((kind,), [torch.zeros(2)], lambda: (None,))
-    assert len(known()) == 3
+    assert len(known_tapes()) == 3
     tapes.forget()
     for _ in range(3):
         device.call([torch.zeros(8), torch.zeros(8)])
@@ -220,7 +215,7 @@ def test_kept_are_few_and_no_memory(device: Device, monkeypatch: pytest.MonkeyPa
     tapes.forget()
     for _ in range(3):
         device.call([torch.zeros(8), torch.zeros(8)])
-    assert known() == ["never"]
+    assert known_tapes() == ["never"]
 
 
 @pytest.mark.slow
@@ -234,9 +229,9 @@ def test_a_recording_that_is_interrupted_leaves_nothing_behind(device: Device) -
     with pytest.raises(KeyboardInterrupt):
         device.call(given, interrupt)
     assert launch._listener.hear is None
-    assert known() == ["once"]
+    assert known_tapes() == ["once"]
     device.call(given)
-    assert known() == ["tape"]
+    assert known_tapes() == ["tape"]
 
 
 @pytest.mark.slow
@@ -259,7 +254,7 @@ def test_what_is_not_recorded_is_not_kept(
 
     for _ in range(3):
         device.call([torch.zeros(8), torch.zeros(8)], more)
-    assert known() == ["never"]
+    assert known_tapes() == ["never"]
     assert not any(alive)
 
 
@@ -287,4 +282,4 @@ def test_kinds_come_and_go_in_several_threads(monkeypatch: pytest.MonkeyPatch) -
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, range(0, 200, 50)))
-    assert len(known()) == 3
+    assert len(known_tapes()) == 3
