@@ -123,7 +123,7 @@ def _forward(
     The backward pass computes the same scores, or weights would not add up to 1.
     """
     precision = matmul_precision.dot_precision(target.dtype)
-    base_2 = precision != "float32" and target.shape[2] > points.MAX_FEATURES
+    base_2 = engine.bernoulli_base_2(precision, target.shape[2])
     now = need_logits and _is_light(target, logits)
     compute = partial(
         _compute, target, logits, valid, weight, reduction, skip_negligible,
@@ -158,7 +158,7 @@ def _compute(
     """The loss, and what to save; the gradient to the logits, too, if it is wanted ``now``."""
     factor = _factor(reduction, logits.shape[0])
     record = skip_negligible and (need_target or need_logits)
-    sums, bias, lse, peaks, _, base_2, operands = engine.bernoulli_forward(
+    sums, bias, lse, peaks, base_2, operands = engine.bernoulli_forward(
         target, logits, valid, weight, factor, record, now, precision
     )
     ready = loss = None

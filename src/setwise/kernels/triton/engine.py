@@ -163,7 +163,6 @@ class BernoulliForward(NamedTuple):
     bias: Tensor  # [B, N]: -sum softplus(logits_j), -inf where not valid
     lse: Tensor  # [B, M]: logsumexp_j score_ij, for gradients: see `weights.lse_for_backward`
     peaks: Tensor | None  # of `skipping`, if recorded
-    precision: str  # of `matmul_precision.dot_precision`
     base_2: bool  # whether lse and peaks are in bits
     operands: Operands | None  # for the gradient of the logits, if prepared
 
@@ -176,26 +175,30 @@ def bernoulli_forward(
     factor: float,
     record: bool,
     prepare_gradient: bool,
-    precision: str | None = None,
+    precision: str,
 ) -> BernoulliForward:
     """``factor sum_i weight_i logsumexp_j(target_i . logits_j - sum softplus(logits_j))``.
 
     Above the precision of tf32, bias and lse are relative to a common number of each set. The bias
     of many features is large, the differences between outputs are not; at the size of the bias,
     forward and backward would round the same score to different neighbours. Weights depend on
-    differences alone. The ``precision`` is by default that of `matmul_precision.dot_precision` now.
+    differences alone. The ``precision`` is that of `matmul_precision.dot_precision`.
     """
-    precision = matmul_precision.dot_precision(target.dtype) if precision is None else precision
     bias, operands, for_gradient = _prepared(target, logits, valid, precision, prepare_gradient)
     centre = None
     if bias.dtype == torch.float64:
         bias, centre = _centred(bias)
-    base_2 = precision != "float32" and target.shape[2] > points.MAX_FEATURES
+    base_2 = bernoulli_base_2(precision, target.shape[2])
     lse, peaks, sums = logsumexp_loop(
         target, logits, bias, record, precision, operands, weight, factor, centre, base_2
     )
     assert sums is not None
-    return BernoulliForward(sums, bias, lse, peaks, precision, base_2, for_gradient)
+    return BernoulliForward(sums, bias, lse, peaks, base_2, for_gradient)
+
+
+def bernoulli_base_2(precision: str, F: int) -> bool:
+    """Whether `bernoulli_forward` leaves lse and peaks in bits."""
+    return precision != "float32" and F > points.MAX_FEATURES
 
 
 def _centred(bias: Tensor) -> tuple[Tensor, Tensor]:
