@@ -230,6 +230,29 @@ def test_transforms_see_the_general_operators(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("element", ["Bernoulli", "points", "plain Bernoulli"])
+def test_the_type_of_new_tensors_is_of_no_account(element: str, size: tuple[int, int]) -> None:
+    """What kernels leave for each other is of float32, and so is the loss of float32."""
+    features = sw.Features(sw.Bernoulli(9)) if element == "plain Bernoulli" else ELEMENTS[element]
+    generator = torch.Generator().manual_seed(0)
+    (M, N), found = size, []
+    z = torch.randn(2, N, features.width, generator=generator, requires_grad=True)
+    x = features.random_targets((2, M), generator)
+    try:
+        for kind in (torch.float32, torch.float64, torch.bfloat16):
+            torch.set_default_dtype(kind)
+            value = sw.set_cross_entropy(z, x, features, impl="triton")
+            found.append((value.detach(), *torch.autograd.grad(value, z)))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for value, gradient in found[1:]:
+        assert value.dtype == torch.float32
+        assert torch.equal(value, found[0][0])
+        assert torch.equal(gradient, found[0][1])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("loss", ["SH at a temperature on the device", "H1H in both directions"])
 def test_one_operator_inside_a_compiled_program(

@@ -16,6 +16,7 @@ from splits import set_sm_count, watch_splits
 
 pytest.importorskip("triton")
 
+from setwise.kernels import matmul_precision
 from setwise.kernels.triton import engine, plans, weights
 
 pytestmark = [
@@ -48,9 +49,10 @@ def test_targets_without_any_output_weigh_nothing(
     logits = torch.randn(2, N, F, generator=generator)
     target = torch.rand(2, 8, F, generator=generator)
     valid = torch.tensor([[False], [True]]).repeat(1, N)
-    forward = engine.bernoulli_forward(target, logits, valid, None, -1.0, False, True)
+    precision = matmul_precision.dot_precision(torch.float32)
+    forward = engine.bernoulli_forward(target, logits, valid, None, -1.0, False, True, precision)
     assert (splits[0] > 1) == (N == 600)
-    sums, bias, lse, _, precision, base_2, operands = forward
+    sums, bias, lse, _, base_2, operands = forward
     assert sums.sum(dim=1)[0] == math.inf
     assert lse[0].eq(math.inf).all()
     assert lse[1].isfinite().all()

@@ -53,6 +53,13 @@ def count_losses(monkeypatch: pytest.MonkeyPatch, way: str = "fused_loss") -> li
     return modes
 
 
+def known_tapes() -> list[str]:
+    """What is known of each kind of calls: a "tape", or a word."""
+    from setwise.kernels.triton import tapes  # not every machine has Triton
+
+    return [tape if isinstance(tape, str) else "tape" for tape in tapes._tapes.values()]
+
+
 def compare_second_derivatives(impl: str) -> None:
     """Of boxes, and gradients of a batch of losses at once, with those of the reference."""
     features = ELEMENTS["boxes"]

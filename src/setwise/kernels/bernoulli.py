@@ -21,6 +21,7 @@ from setwise.kernels.operators import differentiable_logsumexp
 from setwise.kernels.reference import bernoulli_bias
 from setwise.kernels.transforms import is_array
 from setwise.kernels.triton import engine, plans, points, small_sets, tapes
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import prepare_operands
 
 # Up to this many products the gradient is computed in the forward pass, which leaves a
@@ -122,7 +123,7 @@ def _forward(
     The backward pass computes the same scores, or weights would not add up to 1.
     """
     precision = matmul_precision.dot_precision(target.dtype)
-    base_2 = precision != "float32" and target.shape[2] > points.MAX_FEATURES
+    base_2 = engine.bernoulli_base_2(precision, target.shape[2])
     now = need_logits and _is_light(target, logits)
     compute = partial(
         _compute, target, logits, valid, weight, reduction, skip_negligible,
@@ -157,13 +158,13 @@ def _compute(
     """The loss, and what to save; the gradient to the logits, too, if it is wanted ``now``."""
     factor = _factor(reduction, logits.shape[0])
     record = skip_negligible and (need_target or need_logits)
-    sums, bias, lse, peaks, _, base_2, operands = engine.bernoulli_forward(
+    sums, bias, lse, peaks, base_2, operands = engine.bernoulli_forward(
         target, logits, valid, weight, factor, record, now, precision
     )
     ready = loss = None
     if now:
         if reduction != "none":
-            loss = torch.empty((), device=logits.device, dtype=torch.float32)
+            loss = floats(logits.device)
         ready, _ = engine.gradients(
             logits, target, bias, lse, (None, 0, factor), rows_are_keys=True, sigmoid=True,
             weight=weight, peaks=peaks, precision=precision, base_2=base_2, operands=operands,
@@ -193,12 +194,12 @@ def _small_forward(
 ) -> tuple[Tensor, _Saved, str, bool]:
     """The same in one launch, but for the sum over the sets."""
     (B, M, F), N, device = target.shape, logits.shape[1], logits.device
-    sums = torch.empty(B, device=device)
+    sums = floats(device, B)
     d_logits = bias = lse = sums  # what is not wanted is not written
     if need_logits:
-        d_logits = torch.empty(B, N, F, device=device)
+        d_logits = floats(device, B, N, F)
     if need_target:
-        bias, lse = torch.empty(B, N, device=device), torch.empty(B, M, device=device)
+        bias, lse = floats(device, B, N), floats(device, B, M)
     precision = matmul_precision.dot_precision(logits.dtype)
     launch, grid = plans.small_set_cross_entropy(
         B, M, N, F, valid is not None, weight is not None, need_target, need_logits, precision

@@ -20,6 +20,7 @@ from setwise.kernels.dispatch import MOST_COMPARED, most_compared
 from setwise.kernels.row_losses import Blocks, Call
 from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses, tapes
 from setwise.kernels.triton.element import Element, describe, numbers_on
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import Apart, Operands, bf16x3_parts
 from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
 
@@ -56,11 +57,11 @@ def computed(
     element = describe(call.blocks)
     numbers = numbers_on(logits.device, element.numbers)
     if _is_small(M, N, F):
-        ready = torch.empty(B, N, F, device=logits.device) if gradient else None
+        ready = floats(logits.device, B, N, F) if gradient else None
         return _small(call, element, numbers, target, logits, ready), ready
 
     def compute() -> tuple[Tensor, Tensor | None]:
-        ready = torch.empty(B, N, F, device=logits.device) if gradient else None
+        ready = floats(logits.device, B, N, F) if gradient else None
         way = _soft if call.mode == "soft" else _hard
         return way(call, element, numbers, target, logits, ready, precision), ready
 
@@ -89,7 +90,7 @@ def _small(
 ) -> Tensor:
     """In one launch, but for the sum over the sets."""
     (B, N, F), M = logits.shape, target.shape[1]
-    sums = torch.empty(B, device=logits.device)
+    sums = floats(logits.device, B)
     T, t = _temperature(call, sums)
     launch, grid = fused_plans.small_loss(
         element, B, M, N, F, call.mode, call.both, call.output_valid is not None,
@@ -153,18 +154,18 @@ def _prepare(
     queries_t, keys_t, q_apart, k_apart = queries, keys, queries, keys
     q_stride, k_stride = 16 * blocks_in(M, 16), 16 * blocks_in(N, 16)
     if few:
-        queries_t = torch.empty(B, F, q_stride, device=device)
-        keys_t = torch.empty(B, F, k_stride, device=device)
+        queries_t = floats(device, B, F, q_stride)
+        keys_t = floats(device, B, F, k_stride)
     elif across:
-        queries_t = torch.empty(B, width, M, device=device)
+        queries_t = floats(device, B, width, M)
     if compared and not few:
-        q_apart = torch.empty(B, compared, q_stride, device=device)
-        k_apart = torch.empty(B, compared, k_stride, device=device)
-    bias = torch.empty(B, N, device=device)
-    base = torch.empty(B, M, device=device) if call.both else bias
-    sharpness = torch.empty(B, compared, device=device) if compared else None
-    origin = torch.empty(B, F, device=device) if centred else None
-    parts = torch.empty(B, grid[0] // B, device=device) if centred and not call.both else None
+        q_apart = floats(device, B, compared, q_stride)
+        k_apart = floats(device, B, compared, k_stride)
+    bias = floats(device, B, N)
+    base = floats(device, B, M) if call.both else bias
+    sharpness = floats(device, B, compared) if compared else None
+    origin = floats(device, B, F) if centred else None
+    parts = floats(device, B, grid[0] // B) if centred and not call.both else None
     tensors = (
         target, logits, _mask(call.output_valid, bias), _mask(call.target_valid, bias),
         _or(call.weight, bias), numbers, T, queries, keys, queries_t, keys_t, q_apart, k_apart,
@@ -225,7 +226,7 @@ def _soft(
     record = call.skip_negligible and ready is not None and not few
     # The lse in bits is faster; what is lost when it is rounded counts where scores are large.
     base_2 = ops.queries.dtype == torch.float16
-    terms = None if base_2 else torch.empty(B, M, device=device)
+    terms = None if base_2 else floats(device, B, M)
     lse, peaks, sums = engine.logsumexp_loop(
         ops.queries, ops.keys, ops.bias, record, ops.precision, ops.forward, call.weight, factor,
         base_2=base_2, terms=terms, sharpness=ops.sharpness, apart=ops.apart,
@@ -235,7 +236,7 @@ def _soft(
         return _total(call, sums, ops.parts)
     apart = d_apart = None
     if ops.apart is not None:
-        apart, d_apart = ops.apart.swapped(), torch.empty(B, N, ops.compared, device=device)
+        apart, d_apart = ops.apart.swapped(), floats(device, B, N, ops.compared)
     d_keys, d_bias = engine.gradients(
         ops.keys, ops.queries, ops.bias, lse, (None, 0, factor), rows_are_keys=True,
         weight=call.weight if terms is None else terms, peaks=peaks, precision=ops.precision,
@@ -248,7 +249,7 @@ def _soft(
         element, B * N, F, d_keys.shape[2], ops.compared, few, ops.origin is not None,
         T is not numbers, totalled,
     )  # fmt: skip
-    loss = torch.empty((), device=device)
+    loss = floats(device)
     parts = ops.parts
     tensors = (
         logits, d_keys, d_bias, _or(d_apart, d_bias), numbers, T, _or(ops.origin, d_bias), ready,
@@ -265,7 +266,7 @@ def _total(call: Call, sums: Tensor, parts: Tensor | None) -> Tensor:
     B, many = sums.shape
     none, few = call.reduction == "none", sums.numel() <= MAX_PARTS
     launch, grid = fused_plans.total(B if none or not few else 1, T is not sums)
-    loss = torch.empty(grid[0], device=sums.device)
+    loss = floats(sums.device, grid[0])
     sets = B // grid[0]
     base_parts = 0 if parts is None else parts.shape[1] * sets
     launch(grid, (sums, _or(parts, sums), loss, T), (many * sets, base_parts, t))
@@ -295,13 +296,13 @@ def _hard(
     mode, both, factor = call.mode, call.both, call.factor(B)
     options = mode, both, call.weight is not None, call.share is not None
     launch, grid = fused_plans.pairs(element, B, M, N, F, *options, ready is not None)
-    cost = torch.empty(B, M, device=device)
-    back = torch.empty(B, N, device=device) if both else cost
+    cost = floats(device, B, M)
+    back = floats(device, B, N) if both else cost
     pull = pull_back = cost
     if ready is not None:
-        pull = torch.empty(B, M, F, device=device)
-        pull_back = torch.empty(B, N, F, device=device) if both else pull
-    parts = torch.empty(B, grid[0] // B if mode == "mean" else 1, device=device)
+        pull = floats(device, B, M, F)
+        pull_back = floats(device, B, N, F) if both else pull
+    parts = floats(device, B, grid[0] // B if mode == "mean" else 1)
     weights = _or(call.weight, cost), _or(call.share, cost)
     tensors = (target, logits, nearest, closest, *weights, numbers)
     launch(
@@ -309,13 +310,13 @@ def _hard(
     )  # fmt: skip
     worst = ties = cost
     if mode == "worst":
-        worst, ties = torch.empty(B, device=device), torch.empty(B, 2, device=device)
+        worst, ties = floats(device, B), floats(device, B, 2)
         launch, grid = fused_plans.worst(B, both)
         launch(grid, (cost, back, parts, worst, ties), (M, N, factor))
     totalled = call.reduction != "none" and parts.numel() <= MAX_PARTS
     if ready is None:
         return _total(call, parts, None)
-    loss = torch.empty((), device=device)
+    loss = floats(device)
     launch, grid = fused_plans.gather(B, N, F, *options, totalled)
     costs = cost, back, worst, ties, pull, pull_back
     launch(

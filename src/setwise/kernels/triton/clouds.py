@@ -16,6 +16,7 @@ from torch import Tensor
 
 from setwise.kernels.triton import boxes, pruned, unpruned
 from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import transposed
 from setwise.kernels.triton.skipping import CUTOFF_BITS
 from setwise.kernels.triton.tiles import blocks_in
@@ -80,7 +81,7 @@ def logsumexp(
     x_order, y_order, start = _orders(queries, keys, bias, sharpness)
     x, y = _cloud(queries, x_order), _cloud(keys, y_order, bias)
     kept = _count(x, y, sharpness, _cut(N), False, start)
-    lse, terms = torch.empty(B, M, device=device), torch.empty(B, 2, M, device=device)
+    lse, terms = floats(device, B, M), floats(device, B, 2, M)
     grid, numbers = (B * blocks_in(M, ROWS), 1, 1), (M, N, x.stride, y.stride, y.blocks)
     launch = launcher(pruned.logsumexp, {"F": F, "BLOCK_A": ROWS, **_sizes()}, 1, 2)
     tensors = (
@@ -163,7 +164,7 @@ def _cloud(
     terms = 0 if term is None else 1 if weight is None else 2
     parents = blocks_in(n, BLOCK * GROUP)
     columns, around, around_parents = (
-        torch.empty(B, *shape, device=device)
+        floats(device, B, *shape)
         for shape in (
             (F + terms, parents * GROUP * BLOCK),
             (2 * F + 1, parents * GROUP),
@@ -209,7 +210,7 @@ def _gradients(
     """Of the rows, and of the bias if they are keys."""
     (B, F), device = sharpness.shape, sharpness.device
     kept = _count(rows, columns, sharpness, cut, rows_are_keys)
-    result, d_bias = (torch.empty(B, rows.n, *width, device=device) for width in ((F,), ()))
+    result, d_bias = (floats(device, B, rows.n, *width) for width in ((F,), ()))
     constants = {"ROWS_ARE_KEYS": rows_are_keys, "F": F, "BLOCK_A": ROWS}
     grid = B * blocks_in(rows.n, ROWS), 1, 1
     strides = rows.stride, columns.stride, columns.blocks

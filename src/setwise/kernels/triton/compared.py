@@ -20,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import transposed
 from setwise.kernels.triton.tiles import blocks_in, power_of_2
 from setwise.kernels.triton.weights import LN_2, LOG2_E, finite_max, query_grad, store_terms, term
@@ -173,7 +174,7 @@ def logsumexp(
 ) -> tuple[Tensor, Tensor]:
     """See `engine.logsumexp`."""
     (B, M, _), device = queries.shape, queries.device
-    lse, terms = (torch.empty(shape, device=device) for shape in ((B, M), (B, 2, M)))
+    lse, terms = (floats(device, *shape) for shape in ((B, M), (B, 2, M)))
     _over_queries(_logsumexp, queries, keys, bias, sharpness, lse, terms)
     return lse, terms
 
@@ -207,7 +208,7 @@ def gradients(
 ) -> tuple[Tensor, Tensor]:
     """Gradient of the rows, and of the bias if they are keys; see `engine.gradients`."""
     (B, n_a, F), n_c, device = rows.shape, columns.shape[1], rows.device
-    result, d_bias = (torch.empty(shape, device=device) for shape in ((B, n_a, F), (B, n_a)))
+    result, d_bias = (floats(device, *shape) for shape in ((B, n_a, F), (B, n_a)))
     sums = min(max(16, power_of_2(F)), MAX_SUMS)
     constants = {"ROWS_ARE_KEYS": rows_are_keys, "F": F, "D": sharpness.shape[1]}
     constants |= {"BLOCK_A": ROWS, "BLOCK_C": COLUMNS, "BLOCK_D": sums}

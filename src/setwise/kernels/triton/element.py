@@ -40,15 +40,24 @@ def describe(blocks: Blocks) -> Element:
 
 
 def numbers_on(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
-    """The numbers of the blocks; kept, but not what a CUDA graph would fill only when replayed."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    """The numbers of the blocks; kept, but not what a CUDA graph would fill only when replayed.
+
+    For each stream: another one may be far ahead of that which fills them.
+    """
+    if device.type != "cuda":
+        return _kept(device, numbers, 0)
+    if torch.cuda.is_current_stream_capturing():
         return _filled(device, numbers)
-    return _kept(device, numbers)
+    return _kept(device, numbers, torch._C._cuda_getCurrentRawStream(device.index))
 
 
 def _filled(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
     """Without a copy from the host, which a graph could not repeat."""
-    return torch.cat([torch.full((1,), number, device=device) for number in numbers])
+    return torch.cat(
+        [torch.full((1,), number, dtype=torch.float32, device=device) for number in numbers]
+    )
 
 
-_kept = lru_cache(maxsize=256)(_filled)
+@lru_cache(maxsize=256)
+def _kept(device: torch.device, numbers: tuple[float, ...], stream: int) -> Tensor:
+    return _filled(device, numbers)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from setwise.kernels import matmul_precision
 from setwise.kernels.triton import plans, points
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import (
     Apart,
     Operands,
@@ -63,20 +64,20 @@ def logsumexp_loop(
     peaks = None
     shape = peaks_shape(B, M, N, F) if record else None
     if shape is not None:
-        peaks = torch.empty(shape, device=queries.device)
+        peaks = floats(queries.device, *shape)
     launch, grid, _, splits, per_split, *_ = plans.logsumexp(
         queries.device, B, M, N, F, *width_and_type(operands, queries, precision), precision,
         peaks is not None, factor is not None, weight is not None, centre is not None, base_2,
         terms is not None, _compared(sharpness, apart),
     )  # fmt: skip
-    lse = torch.empty((B, M) if splits == 1 else (splits, B, M), device=queries.device)
+    lse = floats(queries.device, *((B, M) if splits == 1 else (splits, B, M)))
     partial = terms
     if terms is not None and splits > 1:
-        partial = torch.empty(splits, B, 2, M, device=queries.device)
+        partial = floats(queries.device, splits, B, 2, M)
     told = lse if partial is None else partial
     sums = None
     if factor is not None and splits == 1:
-        sums = torch.empty(B, grid[0] // B, device=queries.device)
+        sums = floats(queries.device, B, grid[0] // B)
     multiplier = 0.0 if factor is None else factor
     weights, centres = lse if weight is None else weight, lse if centre is None else centre
     tail = (per_split, B, multiplier)
@@ -100,9 +101,9 @@ def logsumexp_loop(
     launch, grid = plans.combine_logsumexp(
         B, M, factor is not None, weight is not None, centre is not None, in_bits, terms is not None
     )
-    whole = torch.empty(B, M, device=queries.device)
+    whole = floats(queries.device, B, M)
     if factor is not None:
-        sums = torch.empty(B, grid[0] // B, device=queries.device)
+        sums = floats(queries.device, B, grid[0] // B)
     launch(
         grid,
         (
@@ -162,7 +163,6 @@ class BernoulliForward(NamedTuple):
     bias: Tensor  # [B, N]: -sum softplus(logits_j), -inf where not valid
     lse: Tensor  # [B, M]: logsumexp_j score_ij, for gradients: see `weights.lse_for_backward`
     peaks: Tensor | None  # of `skipping`, if recorded
-    precision: str  # of `matmul_precision.dot_precision`
     base_2: bool  # whether lse and peaks are in bits
     operands: Operands | None  # for the gradient of the logits, if prepared
 
@@ -175,32 +175,36 @@ def bernoulli_forward(
     factor: float,
     record: bool,
     prepare_gradient: bool,
-    precision: str | None = None,
+    precision: str,
 ) -> BernoulliForward:
     """``factor sum_i weight_i logsumexp_j(target_i . logits_j - sum softplus(logits_j))``.
 
     Above the precision of tf32, bias and lse are relative to a common number of each set. The bias
     of many features is large, the differences between outputs are not; at the size of the bias,
     forward and backward would round the same score to different neighbours. Weights depend on
-    differences alone. The ``precision`` is by default that of `matmul_precision.dot_precision` now.
+    differences alone. The ``precision`` is that of `matmul_precision.dot_precision`.
     """
-    precision = matmul_precision.dot_precision(target.dtype) if precision is None else precision
     bias, operands, for_gradient = _prepared(target, logits, valid, precision, prepare_gradient)
     centre = None
     if bias.dtype == torch.float64:
         bias, centre = _centred(bias)
-    base_2 = precision != "float32" and target.shape[2] > points.MAX_FEATURES
+    base_2 = bernoulli_base_2(precision, target.shape[2])
     lse, peaks, sums = logsumexp_loop(
         target, logits, bias, record, precision, operands, weight, factor, centre, base_2
     )
     assert sums is not None
-    return BernoulliForward(sums, bias, lse, peaks, precision, base_2, for_gradient)
+    return BernoulliForward(sums, bias, lse, peaks, base_2, for_gradient)
+
+
+def bernoulli_base_2(precision: str, F: int) -> bool:
+    """Whether `bernoulli_forward` leaves lse and peaks in bits."""
+    return precision != "float32" and F > points.MAX_FEATURES
 
 
 def _centred(bias: Tensor) -> tuple[Tensor, Tensor]:
     """The bias [B, N] relative to its largest in each set, and that [B], both in float32."""
     B, N = bias.shape
-    relative, centre = (torch.empty(s, device=bias.device) for s in ((B, N), (B,)))
+    relative, centre = (floats(bias.device, *s) for s in ((B, N), (B,)))
     launch, grid = plans.centre(B, N)
     launch(grid, (bias, bias.amax(dim=1), relative, centre), (N,))
     return relative, centre
@@ -217,10 +221,10 @@ def _prepared(
     (B, N, F), M, device = logits.shape, target.shape[1], logits.device
     masked = valid is not None
     if F <= points.MAX_FEATURES:
-        bias = torch.empty(B, N, device=device)
-        keys = queries = torch.empty(B, F, 16 * blocks_in(N, 16), device=device)
+        bias = floats(device, B, N)
+        keys = queries = floats(device, B, F, 16 * blocks_in(N, 16))
         if for_gradient:
-            queries = torch.empty(B, F, 16 * blocks_in(M, 16), device=device)
+            queries = floats(device, B, F, 16 * blocks_in(M, 16))
         launch, grid = plans.prepare_points(B, M, N, F, masked, for_gradient)
         mask = bias if valid is None else valid.view(torch.uint8)
         strides = keys.shape[2], queries.shape[2]
@@ -299,13 +303,13 @@ def gradients(
     splits, panels = plan.splits, plan.panels
     result = torch.empty(B, n_a, F, device=device, dtype=dtype)
     unwanted = sigmoid or (splits > 1 and not rows_are_keys)
-    results = result, result if unwanted else torch.empty(B, n_a, device=device)
+    results = result, result if unwanted else floats(device, B, n_a)
     # If loops are split, the results of all splits come first.
     per_set, written = n_a if panels is None else panels.rows, results
     if splits > 1:
         written = (
-            torch.empty(splits, B, per_set, F, device=device),
-            torch.empty(splits, B, per_set, device=device),
+            floats(device, splits, B, per_set, F),
+            floats(device, splits, B, per_set),
         )
     unread = row_term
     scales = unread if scale is None else scale
@@ -334,7 +338,7 @@ def gradients(
             beside, strides = _beside(apart, unread)
             pulls = unread if d_apart is None else d_apart
             if d_apart is not None and splits > 1:
-                pulls = torch.empty(splits, *d_apart.shape, device=device)
+                pulls = floats(device, splits, *d_apart.shape)
             tensors = (*operands, *options, *written, *sums, *beside, pulls)
             plan.launch(plan.grid, tensors, (n_a, n_c, *tail, parts, *strides))
             if d_apart is not None and splits > 1:
@@ -375,7 +379,7 @@ def _panel_by_panel(
     weights = torch.empty(
         *parts, B, panels.rows, tiles * plan.tiles.c, device=device, dtype=operands.second.dtype
     )
-    totals = torch.empty(tiles, B, panels.rows, device=device)
+    totals = floats(device, tiles, B, panels.rows)
     *terms, scale = options[:3]
     rest, sizes, scaling = options[3:], numbers[:-2], numbers[-2:]
     elements = operands.rows, operands.columns, operands.not_bf16

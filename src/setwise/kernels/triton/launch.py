@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -70,8 +70,8 @@ class Launcher:
             with torch.cuda.device(device):
                 self(grid, tensors, numbers)
             return
-        if _listener.launches is not None:
-            self._tell(_listener.launches, grid, tensors, numbers)
+        if _listener.hear is not None:
+            self._tell(_listener.hear, grid, tensors, numbers)
             return
         if INTERPRETED:
             _require_arrays(tensors)
@@ -89,19 +89,19 @@ class Launcher:
 
     def _tell(
         self,
-        launches: list[Launched],
+        hear: Callable[[Launched], None],
         grid: tuple[int, int, int],
         tensors: tuple[Tensor, ...],
         numbers: tuple[int | float, ...],
     ) -> None:
         """Start it, and say so to who listens; what Triton does meanwhile is its own business."""
-        launches.append(Launched(self, grid, tensors, numbers))
-        _listener.launches = None
+        hear(Launched(self, grid, tensors, numbers))
+        _listener.hear = None
         try:
             with torch._C.DisableTorchFunction():
                 self(grid, tensors, numbers)
         finally:
-            _listener.launches = launches
+            _listener.hear = hear
 
     def compiled(
         self, tensors: tuple[Tensor, ...], numbers: tuple[int | float, ...]
@@ -138,21 +138,20 @@ class Launched(NamedTuple):
 
 
 class _Listener(threading.local):
-    launches: list[Launched] | None = None
+    hear: Callable[[Launched], None] | None = None
 
 
 _listener = _Listener()
 
 
 @contextmanager
-def listening() -> Iterator[list[Launched]]:
-    """All that this thread launches meanwhile."""
-    launches: list[Launched] = []
-    _listener.launches = launches
+def listening(hear: Callable[[Launched], None]) -> Iterator[None]:
+    """``hear`` is told of all that this thread launches meanwhile."""
     try:
-        yield launches
+        _listener.hear = hear
+        yield
     finally:
-        _listener.launches = None
+        _listener.hear = None
 
 
 def _key(

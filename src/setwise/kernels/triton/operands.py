@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels.triton import bf16x6, plans, points
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
 
 
@@ -129,6 +130,6 @@ def transposed(elements: Tensor) -> Tensor:
     B, n, F = elements.shape
     if n % 16 == 0 and elements.dtype == torch.float32:
         return elements.mT.contiguous()
-    result = torch.empty(B, F, 16 * blocks_in(n, 16), device=elements.device)
+    result = floats(elements.device, B, F, 16 * blocks_in(n, 16))
     result[:, :, :n] = elements.mT
     return result

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from setwise.kernels import matmul_precision
 from setwise.kernels.triton import compared, engine, points
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import prepare_operands
 from setwise.kernels.triton.skipping import peaks_shape
 
@@ -37,7 +38,7 @@ def logsumexp(
             return *compared.logsumexp(queries, keys, bias, sharpness), None
     precision = matmul_precision.dot_precision(queries.dtype)
     operands = prepare_operands(queries, keys, precision, rows_are_keys=False)
-    terms = torch.empty(len(queries), 2, queries.shape[1], device=queries.device)
+    terms = floats(queries.device, len(queries), 2, queries.shape[1])
     lse, peaks, _ = engine.logsumexp_loop(
         queries, keys, bias, record, precision, operands, terms=terms, sharpness=sharpness
     )

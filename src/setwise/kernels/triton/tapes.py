@@ -9,6 +9,7 @@ others are pieces of one allocation.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -19,10 +20,11 @@ from torch.overrides import TorchFunctionMode
 
 from setwise.kernels.triton import launch
 from setwise.kernels.triton.launch import Compiled, Launched
+from setwise.kernels.triton.memory import floats
 
 # Tapes, and kinds of calls that might get one, at most.
 MOST_TAPES = 512
-# Bytes of the pieces at most: where there are more, the device takes longer than the host.
+# Bytes that a call allocates at most: where there are more, the device takes longer than the host.
 MOST_BYTES = 2**28
 # Where pieces begin: at multiples of so many bytes, as what PyTorch allocates.
 ALIGNMENT = 512
@@ -64,6 +66,7 @@ class _Tape(NamedTuple):
 # What is known of a kind of calls: its tape, that there was one, or that it cannot be recorded.
 _ONCE, _NEVER = "once", "never"
 _tapes: dict[tuple[Any, ...], _Tape | str] = {}
+_changing = threading.Lock()  # held where kinds come and go
 
 
 def played(kind: tuple[Any, ...], given: list[Tensor], compute: Callable[[], Results]) -> Results:
@@ -88,27 +91,27 @@ def played(kind: tuple[Any, ...], given: list[Tensor], compute: Callable[[], Res
         if device == torch._C._cuda_getDevice():
             return _play(tape, given[0].device, device, addresses)
     elif tape is None:
-        if len(_tapes) >= MOST_TAPES:
-            _tapes.pop(next(iter(_tapes)), None)
-        _tapes[key] = _ONCE
+        with _changing:
+            if len(_tapes) >= MOST_TAPES:
+                del _tapes[next(iter(_tapes))]
+            _tapes[key] = _ONCE
     elif tape is _ONCE and len(set(addresses)) == len(addresses):  # else which would be which?
         results, found = _recorded(given, compute)
-        _tapes[key] = _NEVER if found is None else found
+        with _changing:
+            _tapes[key] = _NEVER if found is None else found
         return results
     return compute()
 
 
 def forget() -> None:
     """Play nothing of what was recorded: for those who change what kernels do, as tests."""
-    _tapes.clear()
+    with _changing:
+        _tapes.clear()
 
 
 def _play(tape: _Tape, device: torch.device, index: int, addresses: list[int]) -> Results:
     shapes, size, _, begins, steps = tape
-    results = [
-        None if shape is None else torch.empty(shape, dtype=torch.float32, device=device)
-        for shape in shapes
-    ]
+    results = [None if shape is None else floats(device, *shape) for shape in shapes]
     memory = torch.empty(size, dtype=torch.uint8, device=device)
     addresses += [0 if result is None else result.data_ptr() for result in results]
     first = memory.data_ptr()
@@ -123,7 +126,7 @@ def _play(tape: _Tape, device: torch.device, index: int, addresses: list[int]) -
 def _interpreted(tape: _Tape, given: list[Tensor]) -> Results:
     """The same in Triton's interpreter, where kernels take tensors."""
     device = given[0].device
-    results = tuple(None if s is None else torch.empty(s, device=device) for s in tape.shapes)
+    results = tuple(None if s is None else floats(device, *s) for s in tape.shapes)
     memory = torch.empty(tape.size, dtype=torch.uint8, device=device)
     pieces = [memory[p.begin : p.end].view(p.dtype).view(p.shape) for p in tape.pieces]
     arrays = [a.view(torch.uint8) if a.dtype == torch.bool else a.detach() for a in given]
@@ -133,32 +136,46 @@ def _interpreted(tape: _Tape, given: list[Tensor]) -> Results:
 
 
 class _Recorder(TorchFunctionMode):
-    """What is allocated, and whether nothing else happens beside launches.
+    """What is launched and allocated, and whether nothing else happens.
 
     A mode of functions: once a mode of dispatch was on, every backward pass takes longer.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.launches: list[Launched] = []
         self.allocated: dict[int, Tensor] = {}  # by address; kept, so that no two have the same
+        self.size = 0
         self.plain = True
+
+    def hear(self, launched: Launched) -> None:
+        if self.plain:
+            self.launches.append(launched)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func is torch.empty:
-            self.allocated[result.data_ptr()] = result
+            if self.plain:
+                self.allocated[result.data_ptr()] = result
+                self.size += result.nbytes
         elif getattr(func, "__name__", "") not in _IDLE:
             self.plain = False
+        if not self.plain or self.size > MOST_BYTES:
+            # Of no use any more; memory that the call is done with is to be free again at once.
+            self.plain = False
+            self.launches.clear()
+            self.allocated.clear()
         return result
 
 
 def _recorded(given: list[Tensor], compute: Callable[[], Results]) -> tuple[Results, _Tape | None]:
     """The results, and a tape of how they came about if that holds all of it."""
-    with launch.listening() as launches, _Recorder() as recorder:
+    recorder = _Recorder()
+    with launch.listening(recorder.hear), recorder:
         results = compute()
     if not recorder.plain:
         return results, None
-    return results, _tape(given, results, recorder.allocated, launches)
+    return results, _tape(given, results, recorder.allocated, recorder.launches)
 
 
 def _tape(
@@ -170,6 +187,8 @@ def _tape(
             whole = allocated.pop(result.data_ptr(), None)
             if whole is None or whole.nbytes != result.nbytes or whole.dtype != torch.float32:
                 return None
+            if not result.is_contiguous():
+                return None
             number[result.data_ptr()] = k
     pieces: list[_Piece] = []
     size = 0
@@ -180,11 +199,12 @@ def _tape(
     steps = []
     for launched in launches:
         launcher, grid, tensors, numbers = launched
-        if size > MOST_BYTES or any(t.data_ptr() not in number for t in tensors):
+        if any(t.data_ptr() not in number for t in tensors):
             return None
         compiled = None if launch.INTERPRETED else launcher.compiled(tensors, numbers)
         if compiled is None and not launch.INTERPRETED:
             return None
+        assert len(tensors) > 1  # what is got of one is no tuple
         chosen = itemgetter(*(number[t.data_ptr()] for t in tensors))
         steps.append(_Step(Launched(launcher, grid, (), numbers), compiled, chosen))
     shapes = tuple(None if result is None else result.shape for result in results)
