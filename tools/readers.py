@@ -51,7 +51,9 @@ PAGE = ROOT / "docs" / "pictures.md"
 # Of each world: how many problems by walks of how many steps.
 PROBLEMS = {"blocksworld": {3: 10, 7: 10, 14: 10}, "puzzle": {7: 20, 14: 20}}
 _STATES = 1000  # that are read, unless told otherwise
-_TRANSITIONS = 4000  # of an archive, that symbols of blocks are learned from
+# Of an archive, that symbols of blocks are learned from. So many, since as many looks are then
+# found as there are, one for each block in each material; docs/pictures.md says so.
+_TRANSITIONS = 4000
 _SEED = 1  # of problems: another than that of states, of which readers learned the first
 _DRAWN = 20  # times as many problems as are wanted, to choose from
 _KINDS = {"puzzle": "8-puzzle", "blocksworld": "Blocksworld, 4 blocks"}
@@ -197,15 +199,21 @@ def _there(folder: Path, world: World, state: Tensor) -> Path | None:
     return files.image_path(folder, rank) if files.finished(folder, rank) else None
 
 
-def _drawing(config: Any, world: World, state: Tensor) -> NDArray[np.uint8]:
-    """The picture [H, W, 3] of a state, as the data of a reader have those that are held out."""
+def _drawing(
+    config: BlockPicturesData | PuzzlePicturesData, world: World, state: Tensor
+) -> NDArray[np.uint8]:
+    """The picture [H, W, 3] of a state.
+
+    Camera and lamps of blocks stand as in no picture that the reader, or symbols of an archive with
+    the seed of its data, learned from.
+    """
     if not isinstance(config, TracedBlocksData):
         return world.draw(world.objects(state)[None])[0]
     blocks = Blocksworld(config.blocks, config.stacks)
     pictures, *_ = block_pictures(
         Environment.draw(blocks, config.seed),
         state.reshape(1, -1, 3),
-        [config.seed],
+        [config.seed + config.views],
         width=config.width,
         height=config.height,
         samples=config.samples,
@@ -231,33 +239,34 @@ def measure(options: argparse.Namespace) -> None:
             place = place_of(reader, world, options.data, scratch, options.states)
             told |= read(reader, world, place.pictures, place.states)
         else:
-            space = _space(reader, options.space, options.data)
+            space, said = _space(reader, options.space, options.data)
             world = space.world
             if world.name != reader.data.world_name:
                 raise SystemExit(f"{reader.path} reads {reader.data.world_name}, not {world.name}")
             place = place_of(reader, world, options.data, scratch)
             with LatentPlanner(space.model, world) as planner:
                 found = plan(reader, planner, place.pictures, place.known)
-            told |= {"space": _said(space), "problems": found}
+            told |= {"space": said, "problems": found}
     name = "reading" if options.what == "read" else "plans"
     path = RECORDS / f"{world.kind}-{name}.json"
     atomic_write_text(path, json.dumps(told, indent=1) + "\n")
     print(path)
 
 
-def _said(space: LearnedSpace | SeenSpace) -> dict[str, Any] | str:
-    return space.config.as_dict() if isinstance(space, LearnedSpace) else space.said
-
-
-def _space(reader: Reader, path: Path, data: Path) -> LearnedSpace | SeenSpace:
+def _space(
+    reader: Reader, path: Path, data: Path
+) -> tuple[LearnedSpace | SeenSpace, dict[str, Any]]:
+    """What is planned in, and what the record says of it."""
     if path.suffix != ".npz":
-        return open_space(path, data)
+        space = open_space(path, data)
+        return space, space.config.as_dict()
     if not isinstance(reader.data, BlockPicturesData):
         raise SystemExit(
             f"{path}: an archive of blocks, and {reader.path} reads none; name a network"
         )
     blocks = Blocksworld(reader.data.blocks, reader.data.stacks)
-    return open_seen(path, blocks, reader.data.seed, _TRANSITIONS)
+    seen = open_seen(path, blocks, reader.data.seed, _TRANSITIONS)
+    return seen, {"kind": seen.kind, "said": seen.said, "transitions": seen.transitions}
 
 
 def _world_of(reader: Reader, options: argparse.Namespace) -> World:
@@ -266,7 +275,7 @@ def _world_of(reader: Reader, options: argparse.Namespace) -> World:
         return PuzzleWorld(reader.data.width, reader.data.height)
     if options.space is None:
         raise SystemExit("SPACE: needed to know blocks by")
-    return _space(reader, options.space, options.data).world
+    return _space(reader, options.space, options.data)[0].world
 
 
 def tables() -> str:
@@ -291,14 +300,22 @@ def tables() -> str:
             failures = Counter(one["failure"] for one in problems if not one["valid"])
             said = ", ".join(f"{count} {what}" for what, count in sorted(failures.items()))
             best = sum(one["valid"] and one["length"] == one["optimum"] for one in problems)
-            planned.append([name, "; ".join(by_steps), str(best), said or "none"])
+            over = _over(told["space"])
+            planned.append([name, over, "; ".join(by_steps), str(best), said or "none"])
     titles = ["world", "states learned from", "others read right", "mistakes in the rest"]
     parts = [markdown(titles, reading)] if reading else []
     if planned:
-        parts.append(markdown(["world", "valid plans", "of them shortest", "failures"], planned))
+        titles = ["world", "planned over", "valid plans", "of them shortest", "failures"]
+        parts.append(markdown(titles, planned))
     if lacking:
         parts.append([f"Not recorded yet: {'; '.join(lacking)}."])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _over(space: dict[str, Any]) -> str:
+    if space.get("kind") == SeenSpace.kind:
+        return f"{space['said']}; learned from {space['transitions']:,} transitions"
+    return f"codes of a network learned from {space['data']['train']:,} states"
 
 
 def _solved(problems: Sequence[dict[str, Any]], steps: int) -> str:

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -112,8 +112,10 @@ def learned(results: Path) -> str:
         return "Nothing recorded yet.\n"
     sheet = Sheet.read(results / f"{NAME}.json")
     cells: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
+    lengths = set()
     for record in records.read(results / f"{NAME}.jsonl"):
         cells[record["scenario"], record["loss"]].append(record["metrics"])
+        lengths.add(_length(record["config"]))
     rows = []
     for (scenario, loss), runs in cells.items():
         medians = [median(run[name] for run in runs) for name in LIMITS]
@@ -121,12 +123,16 @@ def learned(results: Path) -> str:
         told = [sheet.scenarios[scenario], style.symbol, str(len(runs))]
         rows.append((medians[-1], [*told, *(f"{value:.3f}" for value in medians)]))
     rows.sort(key=lambda row: -row[0])
-    return (
-        "\n".join(
-            markdown(["network", "loss", "seeds", *LIMITS.values()], [row for _, row in rows])
-        )
-        + "\n"
-    )
+    table = markdown(["network", "loss", "seeds", *LIMITS.values()], [row for _, row in rows])
+    return "\n".join([f"Each was trained for {' or '.join(sorted(lengths))}.", "", *table]) + "\n"
+
+
+def _length(config: dict[str, Any]) -> str:
+    """How long a network was trained."""
+    epochs, batch = config["schedule"]["epochs"], config["schedule"]["batch"]
+    pictures = config["data"]["train"]
+    steps = epochs * math.ceil(pictures / batch)
+    return f"{epochs} epochs of {pictures:,} pictures, {steps:,} steps of {batch}"
 
 
 def written(text: str, results: Path = ROOT / "results") -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pages import add_cost, add_plan, add_reconstructions
+from pages import add_cost, add_detections, add_plan, add_reconstructions
 from recorded import PAPER, SH, make_records, write
 from setwise import cli
 
@@ -18,6 +18,7 @@ Captured = pytest.CaptureFixture[str]
 RUNS, COSTS = Path("results/table1.jsonl"), Path("results/cost.jsonl")
 PLAN, PICTURES = Path("results/plans/a-plan/plan.json"), "results/table3-reconstructions.npz"
 BENCH = Path("benchmarks/records/losses-x.json")
+FOUND = Path("results/detect/detections.json")
 ROW = {"shape": "a", "impl": "setwise", "B": 1, "N": 2, "F": 3, "total_ms": 1.0, "peak_mb": None}
 
 
@@ -171,6 +172,7 @@ def test_runs_that_were_measured_at_other_epochs(capsys: Captured) -> None:
         (PLAN, "{}", "captions: is missing"),
         (PLAN, "[]", "expected an object of JSON, got list"),
         (PLAN, "{", "not a plan"),
+        (FOUND, "{}", "not a record of detections: ValueError('captions: is missing')"),
         (BENCH, "[]", "expected an object of JSON, got list"),
         (BENCH, '{"rows": []}', "header: is missing"),
         (BENCH, '{"header": [], "rows": []}', "header: expected an object, got []"),
@@ -224,6 +226,19 @@ def test_a_picture_of_a_plan_that_is_none(capsys: Captured) -> None:
     picture.unlink()
     os.mkfifo(picture)
     assert f"{picture}: expected a file, it is a pipe" in refusal(capsys)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"environment": None}, "environment: expected an object, got None"),
+        ({"captions": []}, "expected as many captions as pictures, and some"),
+        ({"captions": ["one", "two"]}, "01.png"),
+    ],
+)
+def test_detections_that_lack_something(more: dict[str, Any], said: str, capsys: Captured) -> None:
+    add_detections(FOUND.parent.parent, "found", **more)
+    assert said in refusal(capsys)
 
 
 def test_a_plan_that_lacks_a_picture(capsys: Captured) -> None:

@@ -82,31 +82,37 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         False,
         "misread",
     )
-    told = {"problems": [*plans, {"steps": 2} | misread]}
+    told = {"space": {"data": {"train": 2400}}, "problems": [*plans, {"steps": 2} | misread]}
     (tmp_path / "puzzle-plans.json").write_text(json.dumps(told))
     lacking = "8-puzzle (reading); Blocksworld, 4 blocks (reading, plans)"
     assert readers.tables().endswith(f"\n\nNot recorded yet: {lacking}.\n")
-    assert "| 8-puzzle | 1 of 2 over 2 steps | 1 | 1 misread |" in readers.tables()
+    over = "codes of a network learned from 2,400 states"
+    assert f"| 8-puzzle | {over} | 1 of 2 over 2 steps | 1 | 1 misread |" in readers.tables()
 
 
 @pytest.mark.slow
 def test_blocks_are_planned_with_in_symbols(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Pictures are drawn for the problems, and symbols learned from an archive of all states."""
-    data = TracedBlocksData(blocks=2, states=12, train=6, width=60, height=40, samples=1)
+    """Symbols are learned from an archive of all states; problems have pictures of their own."""
+    data = TracedBlocksData(blocks=2, states=12, train=6, width=90, height=60, samples=2, views=2)
     blocks = Blocksworld(2, 3)
-    states, seeds = blocks.sample(48, 0), [0] * 48
-    pictures, looks, boxes = block_pictures(
-        Environment.draw(blocks, 0), states, seeds, width=60, height=40, samples=1
-    )
-    shown = pictures.movedim(1, -1).numpy()
-    cuts = zip(shown, boxes.numpy(), strict=True)
+    states = blocks.sample(48, 0)
+    drawn = {
+        seed: block_pictures(
+            Environment.draw(blocks, 0), states, [seed] * 48, width=90, height=60, samples=2
+        )
+        for seed in (0, data.views)
+    }
+    pictures, looks, boxes = drawn[0]
+    cuts = zip(pictures.movedim(1, -1).numpy(), boxes.numpy(), strict=True)
     patches = np.stack([cut_array(picture, own) for picture, own in cuts])
     archive = BlocksworldArchive(
-        patches, boxes.numpy().astype(np.uint16), (40, 60), transitions_among(blocks, states)
+        patches, boxes.numpy().astype(np.uint16), (60, 90), transitions_among(blocks, states)
     )
     archive.write(tmp_path / "states-48.npz")
+    pictures, looks, boxes = drawn[data.views]  # the reader learned from the seeds before
+    shown = pictures.movedim(1, -1).numpy()
     truth = data.targets(looks, boxes)[..., :-1]
     known = {picture.tobytes(): own for picture, own in zip(shown, truth, strict=True)}
 
@@ -124,6 +130,8 @@ def test_blocks_are_planned_with_in_symbols(
     readers.main(["read", "reader", str(tmp_path / "states-48.npz"), "--states", "9"])
     told = json.loads((tmp_path / "blocksworld-plans.json").read_text())
     assert told["renderer"] == "torch"
+    assert told["space"]["kind"] == "symbols"
+    assert told["space"]["transitions"] == len(archive.transitions)
     assert [one["valid"] for one in told["problems"]] == [True, True]
     told = json.loads((tmp_path / "blocksworld-reading.json").read_text())
     # On so few pixels the materials of one block look alike.

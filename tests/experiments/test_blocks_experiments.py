@@ -36,6 +36,7 @@ from setwise.experiments.train import (
 )
 from setwise.features import Bernoulli, Categorical
 from setwise.models.prototypes import as_logits
+from setwise.render import archive
 from tiny_blocks import CPU, DATA, an_archive, config, some_patches
 
 
@@ -52,6 +53,19 @@ class TestArchive:
     def test_where_it_is(self) -> None:
         assert BlocksData().archive(Path("runs")) == Path("runs/blocksworld-5/states-2500.npz")
         assert DATA.archive(Path("x")) == Path("x/blocksworld-3-60x40/states-24.npz")
+
+    @pytest.mark.parametrize(
+        ("renderer", "there", "device"),
+        [("torch", True, "cuda"), ("torch", False, "cpu"), ("mitsuba", True, "cpu")],
+    )
+    def test_what_it_is_drawn_on(
+        self, renderer: Any, there: bool, device: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[dict[str, Any]] = []
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+        monkeypatch.setattr(archive, "draw_archive", lambda *given, **how: asked.append(how))
+        replace(DATA, renderer=renderer).prepare(Path("x"), lambda there, wanted: None)
+        assert [how["device"] for how in asked] == [device]
 
     def test_object_vectors(self, folder: Path) -> None:
         data = DATA.bound(folder)

@@ -201,6 +201,8 @@ class TestInTheBrowser:
                 "#experiment-table1 tbody th": HOSTILE,
                 "#experiment-table1 dd": HOSTILE,
                 "#experiment-hostile h2": HOSTILE,
+                "#detections p": HOSTILE,
+                "#detections li": HOSTILE,
                 "#experiment-hostile blockquote": HOSTILE,
                 "#experiment-hostile caption": f"{HOSTILE}: {HOSTILE}",
                 "#experiment-hostile thead th": f"{HOSTILE}: {HOSTILE}",

@@ -90,6 +90,16 @@ def add_cost(results: Path, **more: Any) -> None:
     (results / "cost.jsonl").write_text(json.dumps(cost) + "\n")
 
 
+def add_detections(results: Path, text: str, **more: Any) -> None:
+    """Of one picture, with ``text`` for every text that is shown."""
+    environment = dict.fromkeys(("commit", "torch", "hardware"), text)
+    told = {"said": text, "captions": [text], "command": text, "environment": environment}
+    folder = results / "detect"
+    folder.mkdir(parents=True)
+    (folder / "detections.json").write_text(json.dumps(told | more))
+    (folder / "00.png").write_bytes(png())
+
+
 def whole_page(folder: Path) -> Path:
     """A page with something of everything."""
     records = [
@@ -119,6 +129,7 @@ def hostile_page(folder: Path) -> Path:
     plan.write_text(json.dumps(_hostile(json.loads(plan.read_text()), found_by=())))
     plan.parent.rename(plan.parent.with_name(HOSTILE.replace("/", "|")))
     add_reconstructions(results, HOSTILE)
+    add_detections(results, HOSTILE)
     add_cost(results, finished=HOSTILE, environment={"hardware": HOSTILE, "commit": HOSTILE})
     (folder / "benchmarks").mkdir()
     record = json.loads((BENCHMARKS / "losses-h200.json").read_text())

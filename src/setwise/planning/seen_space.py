@@ -87,6 +87,7 @@ class SeenSpace:
     symbols: SeenSymbols
     model: SeenCoder
     world: PicturedBlocksworld
+    transitions: int  # that symbols are learned from
 
     @property
     def said(self) -> str:
@@ -142,28 +143,29 @@ def open_seen(
     made = PicturedBlocksworld.of_archive(
         path,
         world,
-        _typical(objects, world.sample(len(objects), seed), coder.looks),
+        _with_looks_of_their_own(objects, world.sample(len(objects), seed), coder.looks),
         features,
         seed=seed,
         paste=drawn,
         see=seen,
     )
-    return SeenSpace(kept, symbols, coder, made)
+    return SeenSpace(kept, symbols, coder, made, len(steps.recorded))
 
 
-def _typical(objects: Tensor, states: Tensor, looks: int) -> Tensor:
-    """Objects [S, N, F] of states [S, N, 3], without looks that more of another kind have.
+def _with_looks_of_their_own(objects: Tensor, states: Tensor, looks: int) -> Tensor:
+    """Objects [S, N, F] of states [S, N, 3], their looks replaced where another kind has them more.
 
-    A kind is a block of a material. One picture in fifty may be taken for another kind; if such a
-    state were known by it, it would be mistaken for another, and plans would jump between the two.
+    A kind is a block of a material, which is known of the pictures of an archive. Some of these
+    are taken for another kind; a state known by such a picture would be mistaken for another one,
+    and plans would jump between the two. In its place comes the look that most of the kind have, of
+    those that no other kind has more often, if there is one.
     """
-    blocks = objects.shape[1]
-    kind = 2 * torch.arange(blocks) + states[..., 2]  # [S, N]
+    kind = 2 * torch.arange(objects.shape[1]) + states[..., 2]  # [S, N]
     look = objects[..., :looks].argmax(-1)
-    counts = torch.zeros(2 * blocks, looks).index_put_(
-        (kind, look), torch.tensor(1.0), accumulate=True
-    )
-    foreign = counts.argmax(0)[look] != kind
-    usual = one_hot(counts.argmax(1), looks).to(objects.dtype)[kind]
-    kept = torch.where(foreign.unsqueeze(-1), usual, objects[..., :looks])
+    counts = torch.zeros(2 * objects.shape[1], looks)
+    counts.index_put_((kind, look), torch.tensor(1.0), accumulate=True)
+    own = counts.where(counts == counts.amax(0), 0.0)  # [kinds, K]
+    usual = torch.where(own.amax(1) > 0, own.argmax(1), counts.argmax(1))
+    foreign = (own[kind, look] == 0).unsqueeze(-1)
+    kept = objects[..., :looks].where(~foreign, one_hot(usual, looks).to(objects.dtype)[kind])
     return torch.cat([kept, objects[..., looks:]], dim=-1)

@@ -10,6 +10,7 @@ from typing import Any
 from setwise.experiments import store
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record, upgraded
+from setwise.files import require_regular
 
 NUMBER = (int, float)
 NUMBER_OR_NOTHING = (int, float, type(None))
@@ -44,6 +45,14 @@ _SHEET: Kinds = {
 _REFERENCE: Kinds = {
     **{"source": str, "values": dict, "decimals": int, "caption": str, "other_scale": str},
 }
+
+
+def numbered_pictures(folder: Path, count: int) -> list[bytes]:
+    """The files 00.png, 01.png, ... of a folder."""
+    paths = [folder / f"{number:02}.png" for number in range(count)]
+    for path in paths:
+        require_regular(path)
+    return [path.read_bytes() for path in paths]
 
 
 def read(path: Path, check: Callable[[Record], None]) -> list[Record]:

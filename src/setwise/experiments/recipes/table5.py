@@ -20,7 +20,7 @@ SEEDS = 10
 QUICK_SEEDS = 1
 LOSSES = ("set_cross_entropy", "set_average")
 # All 5760 states of 4 blocks on 3 stacks have pictures, the first 1000 are trained on. So many take
-# Mitsuba four hours of a core; the renderer torch draws them on a GPU in a minute.
+# Mitsuba hours of a core; the renderer torch draws them on a GPU, too.
 BLOCKS = BlocksData(blocks=4, stacks=3, states=5760, train=1000, renderer="torch")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from setwise.files import require_regular
 from setwise.outside import read_json
 from setwise.report.page.pieces import (
     Markup,
@@ -15,13 +14,10 @@ from setwise.report.page.pieces import (
     subheading,
 )
 from setwise.report.page.provenance import provenance, source_of
-from setwise.report.records import Kinds, require
+from setwise.report.records import Kinds, numbered_pictures, require
 
 FILE = "detections.json"
-_DETECTIONS: Kinds = {
-    **{"captions": list, "environment": dict},
-    **{"said": str, "command": str},
-}
+_DETECTIONS: Kinds = {"captions": list, "environment": dict, "said": str, "command": str}
 
 
 def detections_sections(results: Path) -> list[Section]:
@@ -38,11 +34,7 @@ def _detections(folder: Path) -> Markup:
         told = read_json(folder / FILE)
         require(told, _DETECTIONS)
         captions = [str(caption) for caption in told["captions"]]
-        pictures = []
-        for number in range(len(captions)):
-            path = folder / f"{number:02}.png"
-            require_regular(path)
-            pictures.append(path.read_bytes())
+        pictures = numbered_pictures(folder, len(captions))
         source = source_of(told, told["environment"], "the network and what it found")
         parts = [
             subheading(folder.name),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from setwise.experiments.records import upgraded
-from setwise.files import require_regular
 from setwise.outside import read_json
 from setwise.report.page.pieces import (
     Markup,
@@ -17,7 +16,7 @@ from setwise.report.page.pieces import (
     subheading,
 )
 from setwise.report.page.provenance import provenance, source_of
-from setwise.report.records import Kinds, require
+from setwise.report.records import Kinds, numbered_pictures, require
 
 FOLDER = "plans"
 EXAMPLES = (
@@ -51,7 +50,7 @@ def _plan(folder: Path) -> Markup:
         plan = read_json(folder / "plan.json")
         require(plan, _PLAN)
         captions = [str(caption) for caption in plan["captions"]]
-        pictures = [_picture(folder / f"{number:02}.png") for number in range(len(captions))]
+        pictures = numbered_pictures(folder, len(captions))
         network, made = upgraded(plan["network"]), plan["environment"]
         told = (
             f"Codes of a network trained with {network['loss']}, seed {network['seed']}, in "
@@ -65,8 +64,3 @@ def _plan(folder: Path) -> Markup:
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / 'plan.json'}: not a plan: {error!r}") from error
     return joined(parts)
-
-
-def _picture(path: Path) -> bytes:
-    require_regular(path)
-    return path.read_bytes()
