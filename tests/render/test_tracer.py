@@ -18,7 +18,12 @@ from setwise import cli
 from setwise.data.scenes import SceneArchive
 from setwise.executors import ExecutorError, LocalExecutor, Work
 from setwise.executors.executor import Ended, Stop, Told
-from setwise.experiments.tasks import BlockPicturesData, ScenesData, TracedBlocksData
+from setwise.experiments.tasks import (
+    BlockPicturesData,
+    BlocksData,
+    ScenesData,
+    TracedBlocksData,
+)
 from setwise.render import (
     Block,
     Scene,
@@ -258,6 +263,22 @@ def test_blocks_straight_into_tensors_are_those_of_the_files(tmp_path: Path) -> 
             )
     with pytest.raises(ValueError, match="only torch draws without files, not mitsuba"):
         replace(traced, renderer="mitsuba").load()
+
+
+def test_blocks_to_train_on_are_drawn_on_a_gpu_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def drawn(*_: Any, device: str, **options: Any) -> None:
+        asked.append(device)
+
+    monkeypatch.setattr("setwise.render.archive.draw_archive", drawn)
+    for there in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        for data in (BlocksData(renderer="torch"), BlocksData(renderer="sketch")):
+            data.prepare(tmp_path, lambda done, of: None)
+    assert asked == ["cpu", "cpu", "cuda", "cpu"]
 
 
 def test_scenes_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
