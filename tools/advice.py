@@ -28,7 +28,7 @@ LEVEL = 0.01  # within which medians are taken for level
 BROKEN = 0.05
 CHANCE = 0.05  # the probability above which a difference between runs is put down to chance
 MOST_NAMED = 3
-ANNEALED = {
+SPELLED = {  # the losses that are others, annealed
     "annealed_cross_entropy": "`set_cross_entropy`, annealed",
     "annealed_likelihood": "`set_likelihood`, annealed",
 }
@@ -110,8 +110,7 @@ def read_steps(results: Path) -> list[dict[str, Any]]:
 def slowness(
     steps: Sequence[Mapping[str, Any]], over: Callable[[Sequence[float]], float] = median
 ) -> dict[str, float]:
-    """What a step with a loss takes beside one with set cross entropy: by default the median over
-    tasks."""
+    """What a step with a loss takes beside one with set cross entropy, by default in the median."""
     found = {(one["loss"], one["scenario"]): one["milliseconds"] for one in steps}
     beside: dict[str, list[float]] = defaultdict(list)
     for (loss, scenario), taken in found.items():
@@ -220,7 +219,7 @@ def _means(study: Recorded, scenarios: Sequence[str]) -> dict[str, float]:
 
 def _saying(study: Recorded, means: dict[str, float]) -> Callable[[str], str]:
     def say(loss: str) -> str:
-        return f"{ANNEALED.get(loss, f'`{loss}`')} {study.sheet.format(means[loss])}"
+        return f"{SPELLED.get(loss, f'`{loss}`')} {study.sheet.format(means[loss])}"
 
     return say
 

@@ -18,19 +18,21 @@ from setwise import cli
 from setwise.data.scenes import SceneArchive
 from setwise.executors import ExecutorError, LocalExecutor, Work
 from setwise.executors.executor import Ended, Stop, Told
-from setwise.experiments.tasks import BlockPicturesData, ScenesData, TracedBlocksData
+from setwise.experiments.tasks import (
+    BlockPicturesData,
+    BlocksData,
+    ScenesData,
+    TracedBlocksData,
+)
 from setwise.render import (
     Block,
     Scene,
     boxes,
-    chunks,
-    dataset,
     open_renderer,
     render_states,
     visible_blocks,
 )
 from setwise.render import scene as looks
-from setwise.render.backends import renderer_version
 from setwise.render.batches import block_pictures, scene_archive, scene_pictures
 from setwise.render.bodies import GROUND, Bodies, Rays, ground, ground_normals
 from setwise.render.light import display
@@ -51,18 +53,6 @@ def lone(shape: Any, place: looks.Vector = (0.3, -0.2, 0.7), colour: str = "red"
     """A rubber block that stands on the ground by itself."""
     placed = PlacedBlock(Block(shape, "large", colour, 25.0), "rubber", place)
     return looks.jittered((placed,), 0, 0)
-
-
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, renderer: TorchRenderer, rays: int) -> None:
-    """With the chunks of one on which so many rays are a quarter of what is free."""
-    free = 4 * chunks._BYTES * rays
-    monkeypatch.setattr(chunks, "_LEAST", 100)
-    # A part of it is free for PyTorch alone.
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free - 5000, 2**40))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2**33 + 5000)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2**33)
-    renderer.chunks = chunks.Chunks(torch.device("cuda"))
-    assert (renderer.chunks.rays, renderer.chunks.pixels) == (rays, rays)
 
 
 def light_of(scene: Scene, samples: int = 16) -> NDArray[np.float64]:
@@ -142,9 +132,7 @@ def test_outlines_are_the_true_ones() -> None:
             assert np.abs(around - boxes(scene, width, height).astype(int)).max() <= 1
 
 
-def test_pictures_are_the_same_bytes_however_many_are_drawn_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pictures_are_the_same_bytes_however_many_are_drawn_at_once() -> None:
     drawn = [*TABLE.scenes(range(5)), *TABLE.scenes([0, 3])]
     renderer = TorchRenderer(24, 24, 5)
     alone = np.stack([renderer(scene) for scene in drawn])
@@ -153,12 +141,6 @@ def test_pictures_are_the_same_bytes_however_many_are_drawn_at_once(
     assert np.array_equal(renderer.many(drawn[::-1]), alone[::-1])
     renderer.chunks.rays = 333
     assert np.array_equal(renderer.many(drawn), alone)
-    # On a GPU by its memory; around the bounds at which all of a picture, or two, are too many.
-    pixels = 24 * 24
-    for rays in (pixels - 1, pixels, pixels + 1, 2 * pixels - 1, 2 * pixels):
-        as_on_a_gpu(monkeypatch, renderer, rays)
-        assert renderer.at_once == max(1, rays // pixels)
-        assert np.array_equal(renderer.many(drawn), alone)
     threads = torch.get_num_threads()
     with open_renderer("torch", width=24, height=24, samples=5, threads=1) as draw:
         assert torch.get_num_threads() == 1
@@ -283,6 +265,22 @@ def test_blocks_straight_into_tensors_are_those_of_the_files(tmp_path: Path) -> 
         replace(traced, renderer="mitsuba").load()
 
 
+def test_blocks_to_train_on_are_drawn_on_a_gpu_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def drawn(*_: Any, device: str, **options: Any) -> None:
+        asked.append(device)
+
+    monkeypatch.setattr("setwise.render.archive.draw_archive", drawn)
+    for there in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        for data in (BlocksData(renderer="torch"), BlocksData(renderer="sketch")):
+            data.prepare(tmp_path, lambda done, of: None)
+    assert asked == ["cpu", "cpu", "cuda", "cpu"]
+
+
 def test_scenes_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     size = ["--width", "16", "--height", "16", "--samples", "1", "--least", "1", "--most", "2"]
@@ -334,81 +332,6 @@ def test_machines_of_a_cluster_draw_on_gpus_of_their_own(tmp_path: Path) -> None
     assert asked == [0.0, 1.0]
     with pytest.raises(ValueError, match="device: expected cpu or cuda, got 'gpu'"):
         draw_scenes(TABLE, 1, tmp_path, executor=Cluster(1), device="gpu")
-
-
-def test_where_memory_ends_the_same_bytes_are_drawn_in_smaller_parts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Another took what was free when the size was chosen."""
-    drawn = TABLE.scenes(range(4))
-    expected = TorchRenderer(24, 24, 2).many(drawn)
-    whose = owners(drawn, 24, 24, "cpu", grid=2)
-    room, nearest = 300, Bodies.nearest
-    tried: list[int] = []
-
-    def bounded(bodies: Bodies, rays: Rays) -> Any:
-        tried.append(len(rays.scene))
-        if len(rays.scene) > room:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return nearest(bodies, rays)
-
-    monkeypatch.setattr(Bodies, "nearest", bounded)
-    renderer = TorchRenderer(24, 24, 2)
-    as_on_a_gpu(monkeypatch, renderer, 4 * 24 * 24)
-    assert renderer.at_once == 4
-    assert np.array_equal(renderer.many(drawn), expected)
-    assert max(tried) > room
-    assert renderer.chunks.rays < 4 * 24 * 24
-    tried.clear()
-    assert np.array_equal(renderer.many(drawn), expected)
-    assert max(tried) <= room  # it is not tried again
-    assert owners(drawn, 24, 24, "cpu", grid=2).equal(whose)
-    room = -1
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        renderer.many(drawn)
-
-
-def test_pictures_described_by_other_processes_are_the_same() -> None:
-    """In the same order."""
-    told: dict[int, list[Any]] = {1: [], 2: []}
-    version = renderer_version("torch")
-    for processes, pictures in told.items():
-        dataset.draw_scenes(
-            TABLE,
-            [5, 0, 3],
-            version,
-            None,
-            "cpu",
-            processes,
-            tell=pictures.append,
-            stop=lambda: False,
-        )
-    assert [number for number, _, _ in told[2]] == [5, 0, 3]
-    assert told[2] == told[1]
-
-
-def test_on_a_gpu_one_process_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[list[int], int]] = []
-
-    def drawn(_: Any, numbers: list[int], *rest: Any, tell: Any, stop: Any) -> None:
-        asked.append((numbers, rest[-1]))
-        for number in numbers:
-            tell((number, b"", {}))
-
-    monkeypatch.setattr(dataset, "draw_scenes", drawn)
-    monkeypatch.setattr(dataset, "require_device", lambda *args, **kwargs: None)
-    monkeypatch.setattr(dataset, "_cores", lambda: 7)
-    for workers in (None, 3, 1):
-        place = tmp_path / str(workers)
-        dataset.render_scenes(TABLE, range(5), place, workers=workers, device="cuda")
-        assert len(list((place / "images").iterdir())) == 5
-    assert asked == [([0, 1, 2, 3, 4], processes) for processes in (7, 3, 1)]
-
-
-def test_memory_is_bounded_by_the_points_that_are_looked_at() -> None:
-    few, many = (TorchRenderer(16, 16, samples).at_once for samples in (32, 320))
-    assert few == 10 * many + few % 10
-    assert TorchRenderer(999, 999, 9999).at_once == 1
 
 
 def test_a_scene_without_blocks_is_drawn() -> None:

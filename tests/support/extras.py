@@ -15,8 +15,6 @@ from pathlib import Path
 
 _HIDE = """
 import sys
-from collections.abc import Mapping
-from functools import cache
 from importlib.machinery import PathFinder
 
 class Others(PathFinder):

@@ -81,9 +81,14 @@ class TorchRenderer:
         return pictures
 
     def close(self) -> None:
-        """Give back threads that were set; they are those of the whole process."""
+        """Give back threads that were set, which are those of the whole process, and memory.
+
+        Of a GPU PyTorch would keep what was drawn in, from processes that are to train there next.
+        """
         if self._threads_before is not None:
             torch.set_num_threads(self._threads_before)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _drawn(self, scenes: Sequence[Scene]) -> Tensor:
         bodies = Bodies(scenes, self.device)

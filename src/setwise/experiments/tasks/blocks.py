@@ -57,7 +57,11 @@ class BlocksData(DrawnBlocks):
         return None if path.exists() else f"drawing {self.states} pictures into {path.parent}"
 
     def prepare(self, folder: Path, progress: Callable[[int, int], None]) -> None:
-        """Draw the pictures that are not there yet; then write their archive."""
+        """Draw the pictures that are not there yet; then write their archive.
+
+        Where the renderer torch finds a GPU, there: the data are bound to the bytes of the archive,
+        in which a GPU rounds otherwise than a CPU.
+        """
         from setwise.render.archive import draw_archive
 
         place = self.archive(folder).parent
