@@ -10,7 +10,6 @@ reduction over the batch are part of the same function, and so are their gradien
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +27,7 @@ from setwise.kernels.triton.operands import prepare_operands
 # multiplication to the backward pass. Autograd runs that in a thread of its own, where the host
 # takes longer to start kernels; while so few products are formed, that is what a step waits for.
 LIGHT_PRODUCTS = 2**33
-# A product of few features takes as not_bf16 as one of this many: the exponential counts.
+# A product of few features takes as long as one of this many: the exponential counts.
 MIN_FEATURES = 64
 # Numbers of such a gradient, which is kept until the backward pass, in float32.
 LIGHT_NUMBERS = 2**24
@@ -124,16 +123,35 @@ def _forward(
     """
     precision = matmul_precision.dot_precision(target.dtype)
     base_2 = engine.bernoulli_base_2(precision, target.shape[2])
+    factor = _factor(reduction, logits.shape[0])
     now = need_logits and _is_light(target, logits)
-    compute = partial(
-        _compute, target, logits, valid, weight, reduction, skip_negligible,
-        need_target, need_logits, now, precision,
-    )  # fmt: skip
+
+    def compute() -> tuple[Tensor | None, ...]:
+        """The loss, and what to save; the gradient to the logits, too, if it is wanted ``now``."""
+        record = skip_negligible and (need_target or need_logits)
+        sums, bias, lse, peaks, operands = engine.bernoulli_forward(
+            target, logits, valid, weight, factor, record, now, precision
+        )
+        ready = loss = None
+        if now:
+            if reduction != "none":
+                loss = floats(logits.device)
+            ready, _ = engine.gradients(
+                logits, target, bias, lse, (None, 0, factor), rows_are_keys=True, sigmoid=True,
+                weight=weight, peaks=peaks, precision=precision, base_2=base_2, operands=operands,
+                dtype=torch.float32, total=None if loss is None else (sums, loss),
+            )  # fmt: skip
+        if loss is None:
+            loss = sums.sum(dim=-1) if reduction == "none" else sums.sum()
+        if now and not need_target:
+            return loss, None, None, None, ready
+        return loss, bias, lse, peaks, ready
+
     if not now or need_target:
         loss, *saved = compute()
     else:
         kind = (
-            target.dtype, logits.shape, target.shape[1], valid is None, weight is None,
+            logits.shape, target.shape[1], valid is None, weight is None,
             reduction, skip_negligible, precision,
         )  # fmt: skip
         given = [array for array in (target, logits, valid, weight) if array is not None]
@@ -141,40 +159,6 @@ def _forward(
     assert loss is not None
     bias, lse, peaks, ready = saved
     return loss, (bias, lse, peaks, ready), precision, base_2
-
-
-def _compute(
-    target: Tensor,
-    logits: Tensor,
-    valid: Tensor | None,
-    weight: Tensor | None,
-    reduction: str,
-    skip_negligible: bool,
-    need_target: bool,
-    need_logits: bool,
-    now: bool,
-    precision: str,
-) -> tuple[Tensor | None, ...]:
-    """The loss, and what to save; the gradient to the logits, too, if it is wanted ``now``."""
-    factor = _factor(reduction, logits.shape[0])
-    record = skip_negligible and (need_target or need_logits)
-    sums, bias, lse, peaks, base_2, operands = engine.bernoulli_forward(
-        target, logits, valid, weight, factor, record, now, precision
-    )
-    ready = loss = None
-    if now:
-        if reduction != "none":
-            loss = floats(logits.device)
-        ready, _ = engine.gradients(
-            logits, target, bias, lse, (None, 0, factor), rows_are_keys=True, sigmoid=True,
-            weight=weight, peaks=peaks, precision=precision, base_2=base_2, operands=operands,
-            dtype=torch.float32, total=None if loss is None else (sums, loss),
-        )  # fmt: skip
-    if loss is None:
-        loss = sums.sum(dim=-1) if reduction == "none" else sums.sum()
-    if now and not need_target:
-        return loss, None, None, None, ready
-    return loss, bias, lse, peaks, ready
 
 
 def _is_light(target: Tensor, logits: Tensor) -> bool:

@@ -163,7 +163,6 @@ class BernoulliForward(NamedTuple):
     bias: Tensor  # [B, N]: -sum softplus(logits_j), -inf where not valid
     lse: Tensor  # [B, M]: logsumexp_j score_ij, for gradients: see `weights.lse_for_backward`
     peaks: Tensor | None  # of `skipping`, if recorded
-    base_2: bool  # whether lse and peaks are in bits
     operands: Operands | None  # for the gradient of the logits, if prepared
 
 
@@ -193,7 +192,7 @@ def bernoulli_forward(
         target, logits, bias, record, precision, operands, weight, factor, centre, base_2
     )
     assert sums is not None
-    return BernoulliForward(sums, bias, lse, peaks, base_2, for_gradient)
+    return BernoulliForward(sums, bias, lse, peaks, for_gradient)
 
 
 def bernoulli_base_2(precision: str, F: int) -> bool:
