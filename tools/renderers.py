@@ -131,8 +131,11 @@ def _length(config: dict[str, Any]) -> str:
     """How long a network was trained."""
     epochs, batch = config["schedule"]["epochs"], config["schedule"]["batch"]
     pictures = config["data"]["train"]
-    steps = epochs * math.ceil(pictures / batch)
-    return f"{epochs} epochs of {pictures:,} pictures, {steps:,} steps of {batch}"
+    steps = epochs * (pictures // batch)
+    varied = (
+        ", mirrored by chance and lit otherwise each time" if config["data"].get("varied") else ""
+    )
+    return f"{epochs} epochs of {pictures:,} pictures{varied}: {steps:,} steps of {batch}"
 
 
 def written(text: str, results: Path = ROOT / "results") -> str:

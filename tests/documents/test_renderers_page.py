@@ -53,6 +53,9 @@ def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
     path = tmp_path / f"{renderers.NAME}.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     said, *_, first, second = renderers.learned(tmp_path).splitlines()
-    assert said == "Each was trained for 30 epochs of 20,000 pictures, 9,390 steps of 64."
+    assert said == (
+        "Each was trained for 75 epochs of 20,000 pictures, mirrored by chance and lit otherwise "
+        "each time: 23,400 steps of 64."
+    )
     assert first.replace("|", " ").split()[-7:] == ["3", *["0.600"] * 6]
     assert second.replace("|", " ").split()[-7:] == ["3", *["0.350"] * 6]
