@@ -54,8 +54,8 @@ def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     said, *_, first, second = renderers.learned(tmp_path).splitlines()
     assert said == (
-        "Each was trained for 75 epochs of 20,000 pictures, mirrored by chance and lit otherwise "
-        "each time: 23,400 steps of 64."
+        "Each was trained for 60 epochs of 20,000 pictures, mirrored by chance and lit otherwise "
+        "each time: 18,720 steps of 64."
     )
     assert first.replace("|", " ").split()[-7:] == ["3", *["0.600"] * 6]
     assert second.replace("|", " ").split()[-7:] == ["3", *["0.350"] * 6]
