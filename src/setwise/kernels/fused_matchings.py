@@ -82,8 +82,11 @@ def _computed(
         element, B, M, N, F, masked, target_masked, weighted, presence is not None
     )
     valid = _or(rows, scores), _or(columns, scores)
-    tensors = (target, logits, *masks, weight, exists, numbers, scores, *valid, absent)
-    launch(grid, tensors, (M, N, factor, call.presence_weight))
+    launch(
+        grid,
+        (target, logits, *masks, weight, exists, numbers, scores, *valid, absent),
+        (M, N, factor, call.presence_weight),
+    )
 
     if call.method == "bethe":
         known = None if rows is None or columns is None else (rows, columns)

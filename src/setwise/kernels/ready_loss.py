@@ -49,7 +49,9 @@ class ReadyLoss(torch.autograd.Function):
                 value = ctx.again(*leaves)
                 found = list(torch.autograd.grad(value, wanted, grad, create_graph=twice))
             return None, None, None, *[found.pop(0) if need else None for need in needs]
-        each = [ready[k] * _beside(grad, ready[k]) if need else None for k, need in enumerate(needs)]
+        each = [
+            ready[k] * _beside(grad, ready[k]) if need else None for k, need in enumerate(needs)
+        ]
         return None, None, None, *each
 
 

@@ -192,11 +192,13 @@ def log_sum(
     Of float32 scores [B, M, N], none of these 0, that `fits`, and odds [B, N]; ``masks`` [B, M] and
     [B, N] tell which targets and outputs are valid. See `matchings.sum_matchings`.
     """
-    arrays = [None if odds is None else odds.contiguous()]
-    arrays += [None] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
-    value, pairs, used = log_sum_of_arrays(scores.contiguous(), *arrays, record)
+    odds = None if odds is None else odds.contiguous()
+    rows, columns = (
+        None if m is None else m.contiguous().view(torch.uint8) for m in masks or (None, None)
+    )
+    value, pairs, used = log_sum_of_arrays(scores.contiguous(), odds, rows, columns, record)
     if pairs is None or used is None:
-        B, M, N = scores.shape
+        B, _, N = scores.shape
         return value, scores.new_empty(B, 0, N), scores.new_zeros(B, N)
     return value, pairs, used
 
