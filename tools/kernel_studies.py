@@ -124,7 +124,12 @@ def likelihood(record: Record) -> str:
         if row is base:
             continue
         pairs = [(row[kind], base[kind]) for kind in ("median_ms", "min_ms", "graph_ms")]
-        told = [f"{number(ours)} / {number(sh)}: {ratio(ours / sh)}" for ours, sh in pairs]
+        told = [
+            ""
+            if ours is None or sh is None
+            else f"{number(ours)} / {number(sh)}: {ratio(ours / sh)}"
+            for ours, sh in pairs
+        ]
         times.append([shape, loss, family, *told])
         errors += [row["value_error"], row["gradient_error"]] if "value_error" in row else []
     plans: dict[str, list[str]] = {}
