@@ -58,6 +58,22 @@ def test_exact(served: list[str], element: str, options: dict[str, Any]) -> None
     assert known_tapes() == ["tape"] * 2  # with a gradient and without
 
 
+@pytest.mark.filterwarnings("ignore:the loss is infinite")
+def test_what_is_impossible_is_infinite_and_pulls_nothing(served: list[str]) -> None:
+    """And what is possible beside it pulls as always, though the mean of both is infinite."""
+    features, generator = ELEMENTS["few of two kinds"], torch.Generator().manual_seed(0)
+    z = torch.randn(2, 3, 4, generator=generator).requires_grad_()
+    x, lengths = features.random_targets((2, 2), generator), torch.tensor([1, 3])
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        value = sw.set_likelihood(z.to(dtype), x.to(dtype), features, input_valid=lengths)
+        found.append((value.double(), torch.autograd.grad(value, z)[0]))
+    assert found[0][0] == torch.inf
+    assert (found[0][1][0] == 0).all()
+    torch.testing.assert_close(*found)
+    assert served == ["exact"]
+
+
 def test_bethe(served: list[str]) -> None:
     options = {"masked": True, "present": True, "reduction": "none", "method": "bethe"}
     features = ELEMENTS["categorical"]

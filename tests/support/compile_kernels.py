@@ -192,8 +192,8 @@ def matching() -> Iterator[tuple[str, Planned]]:
     subset_sums.launcher = small_matchings.launcher = Planned
     element = describe(EACH_KIND)
     shape = (element, 8, 18, 60, sum(element.widths))
-    for plan in (small_matchings.scores_plan, small_matchings.gradients_plan):
-        yield plan.__name__, planned(plan, *shape, *(True,) * 4).launch
+    yield "scores", planned(small_matchings.scores_plan, *shape, *(True,) * 4).launch
+    yield "gradients", planned(small_matchings.gradients_plan, *shape, *(True,) * 5).launch
     yield "exact", planned(subset_sums._plan, 8, 9, True, True, True).launch
     grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 8)
     yield (

@@ -20,7 +20,10 @@ from setwise.kernels.triton.subset_sums import listed, log_sum_of_arrays
 
 
 class Call(NamedTuple):
-    """The likelihood of all sets: ``-log sum_matchings prod_i exp(-w_i H_ij)``, and of presence."""
+    """The likelihood of all sets: ``-log sum_matchings prod_i exp(-w_i H_ij)``, and of presence.
+
+    Of sets with more targets than outputs, by their masks, it is infinite, and has no gradient.
+    """
 
     blocks: Blocks
     method: str
@@ -72,19 +75,19 @@ def _computed(
     weighted = call.weight is not None
 
     scores = floats(device, B, M, N)
-    absent = scores if presence is None else floats(device, B)
+    based = masked or target_masked or presence is not None
+    base = floats(device, B) if based else scores
     rows = columns = None
     if masked or target_masked:
         rows, columns = (torch.empty(B, k, dtype=torch.uint8, device=device) for k in (M, N))
     masks = _mask(call.output_valid, scores), _mask(call.target_valid, scores)
     weight, exists = _or(call.weight, scores), _or(presence, scores)
-    launch, grid = small_matchings.scores_plan(
-        element, B, M, N, F, masked, target_masked, weighted, presence is not None
-    )
+    kind = (element, B, M, N, F, masked, target_masked, weighted, presence is not None)
+    launch, grid = small_matchings.scores_plan(*kind)
     valid = _or(rows, scores), _or(columns, scores)
     launch(
         grid,
-        (target, logits, *masks, weight, exists, numbers, scores, *valid, absent),
+        (target, logits, *masks, weight, exists, numbers, scores, *valid, base),
         (M, N, factor, call.presence_weight),
     )
 
@@ -101,19 +104,16 @@ def _computed(
     if gradient:
         ready = floats(device, B, N, F)
         ready_presence = None if presence is None else floats(device, B, N)
-        launch, grid = small_matchings.gradients_plan(
-            element, B, M, N, F, masked, weighted, presence is not None, totalled
-        )
+        launch, grid = small_matchings.gradients_plan(*kind, totalled)
         tensors = (
-            target, logits, pairs, masks[0], weight, exists, numbers, value, absent, loss, ready,
+            target, logits, pairs, masks[0], weight, exists, numbers, value, base, loss, ready,
             _or(ready_presence, ready),
         )  # fmt: skip
         launch(grid, tensors, (M, N, B, factor, call.presence_weight))
     else:
         launch, grid = fused_plans.total(1 if totalled else B, False)
         parts = B if totalled else 1
-        base_parts = 0 if presence is None else parts
-        launch(grid, (value, absent, loss, value), (parts, base_parts, -factor))
+        launch(grid, (value, base, loss, value), (parts, parts if based else 0, -factor))
     if call.reduction != "none" and not totalled:
         loss = loss.sum()
     return loss, ready, ready_presence

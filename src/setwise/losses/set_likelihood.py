@@ -166,22 +166,18 @@ def _fused(
             return None
         loss = likelihoods.bernoulli_likelihood(sets.target, sets.logits, chosen, reduction)
         return loss if loss is None or reduction != "none" else loss.reshape(sets.lead)
-    # Sets that cannot be produced must be told apart before the batch is reduced.
-    early: Reduction = reduction if all_valid else "none"
 
     def again(logits: Tensor, *exists: Tensor) -> Tensor:
         given = sets._replace(logits=logits, lead=logits.shape[:1])
         odds = presence._replace(logits=exists[0]) if presence is not None else None
-        return _general(given, odds, chosen, None, early)[0]
+        return _general(given, odds, chosen, None, reduction)[0]
 
     weight = 1.0 if presence is None else presence.weight
     loss = likelihoods.fused_likelihood(
-        *(sets.target, sets.logits, blocks, chosen, early, *masks, sets.weight),
+        *(sets.target, sets.logits, blocks, chosen, reduction, *masks, sets.weight),
         *(exists, weight, again),
     )
-    if early != "none":
-        return loss
-    return finish(sets, loss, reduction, None if all_valid else too_few_outputs(sets))
+    return loss.reshape(sets.lead) if reduction == "none" else loss
 
 
 class Problem(NamedTuple):

@@ -25,7 +25,7 @@ from setwise.kernels.triton.tiles import power_of_2
 
 @triton.jit
 def store_scores(
-    X, Z, VALID, TARGET_VALID, WEIGHT, EXISTS, NUMBERS, SCORES, ROWS, COLUMNS, ABSENT,
+    X, Z, VALID, TARGET_VALID, WEIGHT, EXISTS, NUMBERS, SCORES, ROWS, COLUMNS, BASE,
     M, N, factor, presence_weight,
     MASKED: tl.constexpr, TARGET_MASKED: tl.constexpr, WEIGHTED: tl.constexpr,
     PRESENCE: tl.constexpr, KINDS: tl.constexpr, WIDTHS: tl.constexpr, STARTS: tl.constexpr,
@@ -33,8 +33,9 @@ def store_scores(
 ):  # fmt: skip
     """``SCORES_ij = -WEIGHT_i H_ij``; with PRESENCE, of logits EXISTS, that also adds its odds.
 
-    ABSENT_b is then ``factor`` times the cost of leaving all outputs out. If either side is masked,
-    ROWS [b, M] and COLUMNS [b, N] get what is valid on both.
+    BASE_b is then ``factor`` times the cost of leaving all outputs out. If either side is masked,
+    ROWS [b, M] and COLUMNS [b, N] get what is valid on both, and BASE_b is infinite where there are
+    more targets than outputs.
     """
     b = tl.program_id(0).to(tl.int64)
     X, Z = X + b * M * F, Z + b * N * F
@@ -49,40 +50,49 @@ def store_scores(
     if WEIGHTED:
         s *= tl.load(WEIGHT + b * M + i, mask=i < M, other=0.0)[:, None]
     column_ok = valid(VALID + b * N, j, N, MASKED)
+    base = 0.0
     if PRESENCE:
         exists = tl.load(EXISTS + b * N + j, mask=j < N, other=0.0)
         s += (presence_weight * exists)[None, :]
         absent = tl.sum(tl.where(column_ok, softplus(exists), 0.0), 0)
-        tl.store(ABSENT + b, factor * presence_weight * absent)
+        base = factor * presence_weight * absent
     at = (b * M + i)[:, None] * N + j[None, :]
     tl.store(SCORES + at, s, mask=(i < M)[:, None] & (j < N)[None, :])
     if MASKED or TARGET_MASKED:
         row_ok = valid(TARGET_VALID + b * M, i, M, TARGET_MASKED)
         tl.store(ROWS + b * M + i, row_ok.to(tl.uint8), mask=i < M)
         tl.store(COLUMNS + b * N + j, column_ok.to(tl.uint8), mask=j < N)
+        impossible = tl.sum(row_ok.to(tl.int32), 0) > tl.sum(column_ok.to(tl.int32), 0)
+        base = tl.where(impossible, float("inf"), base)
+    if PRESENCE or MASKED or TARGET_MASKED:
+        tl.store(BASE + b, base)
 
 
 @triton.jit(do_not_specialize=["parts"])
 def store_gradients(
-    X, Z, PAIRS, VALID, WEIGHT, EXISTS, NUMBERS, VALUE, ABSENT, LOSS, DZ, D_EXISTS,
+    X, Z, PAIRS, VALID, WEIGHT, EXISTS, NUMBERS, VALUE, BASE, LOSS, DZ, D_EXISTS,
     M, N, parts, factor, presence_weight,
-    MASKED: tl.constexpr, WEIGHTED: tl.constexpr, PRESENCE: tl.constexpr, TOTALLED: tl.constexpr,
-    KINDS: tl.constexpr, WIDTHS: tl.constexpr, STARTS: tl.constexpr, PADDED: tl.constexpr,
-    F: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr, TARGET_MASKED: tl.constexpr, WEIGHTED: tl.constexpr,
+    PRESENCE: tl.constexpr, TOTALLED: tl.constexpr, KINDS: tl.constexpr, WIDTHS: tl.constexpr,
+    STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """``factor`` times the gradients of ``ABSENT_b / factor - VALUE_b``, and the loss itself.
+    """The loss ``BASE_b - factor VALUE_b`` and its gradients, which are 0 where it is infinite.
 
     PAIRS [b, M, N] are the probabilities of pairs. The loss is that of each set, or TOTALLED over
     the sets, of which there are as many as ``parts``.
     """
     b = tl.program_id(0).to(tl.int64)
+    BASED: tl.constexpr = PRESENCE or MASKED or TARGET_MASKED
     if TOTALLED:
         if b == 0:
-            base_parts = parts if PRESENCE else 0
-            store_loss(VALUE, ABSENT, LOSS, VALUE, -factor, parts, base_parts, False, 512)
+            base_parts = parts if BASED else 0
+            store_loss(VALUE, BASE, LOSS, VALUE, -factor, parts, base_parts, False, 512)
     else:
-        base_parts = 1 if PRESENCE else 0
-        store_loss(VALUE + b, ABSENT + b, LOSS + b, VALUE, -factor, 1, base_parts, False, 2)
+        base_parts = 1 if BASED else 0
+        store_loss(VALUE + b, BASE + b, LOSS + b, VALUE, -factor, 1, base_parts, False, 2)
+    if MASKED or TARGET_MASKED:
+        factor = tl.where(tl.load(BASE + b) == float("inf"), 0.0, factor)
     X, Z, DZ = X + b * M * F, Z + b * N * F, DZ + b * N * F
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     at = (b * M + i)[:, None] * N + j[None, :]
@@ -111,6 +121,11 @@ def _tile(element: Element, M: int, N: int, F: int) -> tuple[dict[str, Any], int
     return constants, warps_of_tile(block_m * block_n)
 
 
+def _kind(masked: bool, target_masked: bool, weighted: bool, presence: bool) -> dict[str, bool]:
+    kind = {"MASKED": masked, "TARGET_MASKED": target_masked}
+    return kind | {"WEIGHTED": weighted, "PRESENCE": presence}
+
+
 @_cached
 def scores_plan(
     element: Element,
@@ -124,8 +139,7 @@ def scores_plan(
     presence: bool,
 ) -> Plan:
     constants, warps = _tile(element, M, N, F)
-    kind = {"MASKED": masked, "TARGET_MASKED": target_masked}
-    kind |= {"WEIGHTED": weighted, "PRESENCE": presence}
+    kind = _kind(masked, target_masked, weighted, presence)
     return Plan(launcher(store_scores, kind | constants, warps, 2), (B, 1, 1))
 
 
@@ -137,10 +151,11 @@ def gradients_plan(
     N: int,
     F: int,
     masked: bool,
+    target_masked: bool,
     weighted: bool,
     presence: bool,
     totalled: bool,
 ) -> Plan:
     constants, warps = _tile(element, M, N, F)
-    kind = {"MASKED": masked, "WEIGHTED": weighted, "PRESENCE": presence, "TOTALLED": totalled}
+    kind = _kind(masked, target_masked, weighted, presence) | {"TOTALLED": totalled}
     return Plan(launcher(store_gradients, kind | constants, warps, 2), (B, 1, 1))
