@@ -251,6 +251,7 @@ COMPARED: dict[str, Any] = {
     "metric": "ap_0.1",
     "metric_label": "average precision within a distance of 0.1",
     "curves_of": "a thousand pictures, one in five of them held out",
+    "level": 0.5,
 }
 EXPERIMENT = Experiment(
     name="pictures",

@@ -25,13 +25,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from setwise.cli.user_file import run_file
 from setwise.environment import describe
 from setwise.experiments import records
 from setwise.experiments.experiment import Sheet
+from setwise.experiments.settings import check_settings
 from setwise.files import atomic_write_text
 from setwise.render import Scene, SceneSettings, open_renderer
 from setwise.render.backends import RendererName
-from tools.markdown import markdown, with_blocks
+from tools.markdown import markdown, with_blocks, wrapped
 from tools.photographs import contact_sheet, save
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +44,7 @@ SCENES = 4
 MANY = 128  # rays for each pixel of what all are held against
 TABLE = SceneSettings()
 NAME = "rendered-scenes"
+CELLS = run_file("study", ROOT / "studies" / "rendered_scenes.py").CELLS
 # The numbers of a record, and the distance within which each counts an object as found.
 LIMITS = {
     "ap": "any, all pictures",
@@ -112,10 +115,13 @@ def learned(results: Path) -> str:
         return "Nothing recorded yet.\n"
     sheet = Sheet.read(results / f"{NAME}.json")
     cells: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
-    lengths = set()
-    for record in records.read(results / f"{NAME}.jsonl"):
-        cells[record["scenario"], record["loss"]].append(record["metrics"])
-        lengths.add(_length(record["config"]))
+    lengths: dict[str, set[str]] = defaultdict(set)
+    found = records.read(results / f"{NAME}.jsonl")
+    check_settings(NAME, [record["config"] for record in found])
+    for record in found:
+        cell = record["scenario"], record["loss"]
+        cells[cell].append(record["metrics"])
+        lengths[_length(record["config"])].add(_named(sheet, *cell))
     rows = []
     for (scenario, loss), runs in cells.items():
         medians = [median(run[name] for run in runs) for name in LIMITS]
@@ -124,14 +130,25 @@ def learned(results: Path) -> str:
         rows.append((medians[-1], [*told, *(f"{value:.3f}" for value in medians)]))
     rows.sort(key=lambda row: -row[0])
     table = markdown(["network", "loss", "seeds", *LIMITS.values()], [row for _, row in rows])
-    return "\n".join([f"Each was trained for {' or '.join(sorted(lengths))}.", "", *table]) + "\n"
+    if len(lengths) == 1:
+        said = f"Each was trained for {next(iter(lengths))}."
+    else:
+        parts = (f"For {length}: {'; '.join(sorted(own))}" for length, own in lengths.items())
+        said = f"Not all were trained alike. {'. '.join(parts)}."
+    if missing := [_named(sheet, *cell) for cell in CELLS if cell not in cells]:
+        said += f" Not trained yet: {'; '.join(missing)}."
+    return "\n".join([wrapped(said), *table]) + "\n"
+
+
+def _named(sheet: Sheet, scenario: str, loss: str) -> str:
+    return f"{sheet.scenarios[scenario]} with {sheet.losses[loss].symbol}"
 
 
 def _length(config: dict[str, Any]) -> str:
-    """How long a network was trained."""
+    """How long a network was trained, and on what."""
     epochs, batch = config["schedule"]["epochs"], config["schedule"]["batch"]
     pictures = config["data"]["train"]
-    steps = epochs * (pictures // batch)
+    steps = epochs * (pictures // batch)  # what does not fill a batch sits an epoch out
     varied = (
         ", mirrored by chance and lit otherwise each time" if config["data"].get("varied") else ""
     )
