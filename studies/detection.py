@@ -255,7 +255,7 @@ COMPARED: dict[str, Any] = {
 }
 EXPERIMENT = Experiment(
     name="pictures",
-    title="From pictures to sets: losses and decoders",
+    title="Pictures to sets: losses and decoders",
     config=config,
     scenarios={name: f"{what}, {n} outputs" for name, (what, n) in SCENARIOS.items()},
     losses=(
@@ -272,7 +272,7 @@ EXPERIMENT = Experiment(
 )
 RECIPES = Experiment(
     name="picture-recipes",
-    title="From pictures to sets: published recipes, and other losses in them",
+    title="Published recipes: from pictures to sets, and other losses in them",
     config=published,
     scenarios={
         "detr": "DETR, 100 outputs",

@@ -164,7 +164,7 @@ def test_times_are_of_one_network(tmp_path: Path) -> None:
 
 def test_the_report_has_the_same_tables(tmp_path: Path) -> None:
     text = str(effort_of(tmp_path, SMALL))
-    assert "pictures: steps to 0.5" in text
+    assert "A small study: steps to 0.5, average precision" in text
     assert ">25</td>" in text
     assert "<strong>20</strong>" in text
     assert ">LH 0.90</td>" in text

@@ -13,6 +13,7 @@ from setwise.report.effort import (
     reached,
     said_of_best,
 )
+from setwise.report.page.experiment import short_title
 from setwise.report.page.markup import joined, piece
 from setwise.report.page.pieces import Markup, paragraph, subheading, table
 from setwise.report.step_times import said_of_times, step_times
@@ -31,12 +32,13 @@ def effort_of(results: Path, recorded: Recorded) -> Markup:
         f"training. Equal time is the moment at which the fastest of a row has ended. What is "
         f"within {NEAR} of the best is named with it."
     )
+    name, found = short_title(sheet), best(recorded, times)
     rows = reached(recorded, partial(piece, "strong"), "{:.0f}".format)
     return joined(
         [
             subheading("Steps and time"),
-            table(f"{sheet.name}: steps to {level:g}", ["", *symbols], rows),
-            table(f"{sheet.name}: what is best", best_titles(recorded), best(recorded, times)),
+            table(f"{name}: steps to {level:g}, {sheet.metric_label}", ["", *symbols], rows),
+            table(f"{name}: what is best", best_titles(recorded), found, cards=True),
             *(paragraph(said) for said in [said_of_best(recorded, times)] if said),
             paragraph(note, kind="note"),
             paragraph(said_of_times(results, recorded, times), kind="note"),
