@@ -26,7 +26,7 @@ from setwise.experiments.tasks import ScenesData
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
 # Trained on as they are, pictures are soon known by heart.
 DATA: DataConfig = ScenesData(renderer="torch", scale=0.05, varied=True)
-EPOCHS = 75
+EPOCHS = 60
 _WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
 # The network of a scenario, the name of its rate, and the share over which that rises.
 NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {

@@ -2,8 +2,8 @@
 
     python -m tools.pictures
 
-The records are those of ``studies/detection.py``; ``detection_rates.py`` and ``detection_times.py``
-beside it write down which rates were tried and what a step takes.
+The records are those of ``studies/detection.py`` and ``longer.py``; ``detection_rates.py`` and
+``detection_times.py`` beside them write down which rates were tried and what a step takes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.markdown import markdown, number, with_blocks, wrapped
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "picture-losses.md"
-STUDY, RECIPES = "pictures", "picture-recipes"
+STUDY, RECIPES, LONGER = "pictures", "picture-recipes", "picture-longer"
 FIGURES = {STUDY: "picture-losses.png", RECIPES: "picture-recipes.png"}
 # The loss that the authors of a recipe train with.
 OWN = {"detr": "detr_loss", "slot-attention": "huber_loss", "idspn": "huber_loss"}
@@ -60,6 +60,7 @@ def update(page: Path, results: Path) -> str:
         "pictures-recorded": recorded(there.values()),
         "pictures-rates": rates(results),
         "pictures-beside": beside(there.get(STUDY), there.get(RECIPES), times),
+        "pictures-longer": longer(results, there.values()),
     }
     for short, name in (("pictures", STUDY), ("recipes", RECIPES)):
         study = there.get(name)
@@ -159,6 +160,30 @@ def _best_cells(study: Recorded) -> list[tuple[str, list[Record]]]:
     return found
 
 
+def longer(results: Path, studies: Iterable[Recorded]) -> str:
+    """What the cells that were trained longer reach then, the best first, and before."""
+    study = tables.read_experiments(results).get(LONGER)
+    if study is None or not study.records:
+        return NOTHING
+    short = {
+        (scenario, loss): f"{median_of(one, runs):.3f}"
+        for one in studies
+        for scenario in tables.scenarios(one.sheet, one.records)
+        for loss, runs in cells_of(one, scenario).items()
+    }
+    rows = []
+    for scenario in tables.scenarios(study.sheet, study.records):
+        for loss, runs in cells_of(study, scenario).items():
+            value, steps = median_of(study, runs), effort.curve(study, runs[0])[-1][0]
+            told = [study.sheet.losses[loss].symbol, study.sheet.label(scenario), f"{steps:.0f}"]
+            found, before = _values(study, runs), short.get((scenario, loss), "")
+            reached = f"{value:.3f} ({min(found):.2f}-{max(found):.2f})"
+            rows.append((value, [*told, reached, before]))
+    rows.sort(key=lambda row: -row[0])
+    titles = ["loss", "with", "steps", "at the end", "with fewer steps"]
+    return _table(titles, [row for _, row in rows])
+
+
 def best(study: Recorded, times: Times) -> str:
     """What is best at equal steps and at equal time, what is fastest, and how often each is."""
     table = _table(effort.best_titles(study), effort.best(study, times))
@@ -174,7 +199,7 @@ def end(study: Recorded) -> str:
         top = max(median_of(study, runs) for runs in row.values())
         shown = []
         for loss in study.sheet.losses:
-            values = [effort.value_of(study, run) for run in row.get(loss, [])]
+            values = _values(study, row.get(loss, []))
             said = f"{median(values):.3f}" if values else ""
             if values and median(values) >= max(top - NEAR, LEAST):
                 said = f"**{said}**"
@@ -280,6 +305,10 @@ def _curves(study: Recorded, scenario: str, times: Times | None = None) -> list[
         style = study.sheet.losses[loss]
         drawn.append(Curve(style.symbol, style.colour, middle, thin))
     return drawn
+
+
+def _values(study: Recorded, runs: Iterable[Record]) -> list[float]:
+    return [effort.value_of(study, run) for run in runs]
 
 
 def _symbols(study: Recorded) -> list[str]:

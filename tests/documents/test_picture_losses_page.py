@@ -141,6 +141,23 @@ def test_our_losses_stand_beside_the_recipes() -> None:
     assert pictures.beside(None, None, {}) == pictures.NOTHING
 
 
+def test_longer_trainings_stand_beside_the_shorter(tmp_path: Path) -> None:
+    assert pictures.longer(tmp_path, [SMALL]) == pictures.NOTHING
+    sheet = Sheet(**vars(SHEET) | {"name": pictures.LONGER})
+    sheet.write(tmp_path)
+    about = {"experiment": sheet.name, "environment": {"hardware": "a machine", "torch": "2"}}
+    lines = []
+    for seed, end in enumerate((0.7, 0.8, 0.95)):
+        line = run("slots", AH, seed, [0.1, 0.2, 0.3, end]) | about
+        line["history"]["epoch"] = [8, 16, 24, 32]
+        own = {"loss": AH, "scenario": "slots", "network": {}}
+        lines.append(line | {"config": line["config"] | own})
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / f"{sheet.name}.jsonl").write_text(text)
+    found = pictures.longer(tmp_path, [SMALL]).splitlines()[-1]
+    assert found == "| AH | slots, 5 outputs | 320 | 0.800 (0.70-0.95) | 0.400 |"
+
+
 def test_times_are_of_one_network(tmp_path: Path) -> None:
     line = {"experiment": "pictures", "scenario": "queries", "loss": AH, "members": 5}
     line |= {"milliseconds": 50.0, "environment": {"hardware": "a machine"}}

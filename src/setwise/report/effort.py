@@ -92,7 +92,11 @@ def steps_to(study: Recorded, record: Record) -> float:
 
 def level_of(study: Recorded) -> float:
     """What a sheet says, of an experiment that has one."""
-    assert study.sheet.level is not None
+    if study.sheet.level is None:
+        raise ValueError(
+            f"{study.sheet.name}.json: names no level; the command that trained its runs writes it "
+            f"anew: run it once more, nothing is trained twice"
+        )
     return study.sheet.level
 
 
