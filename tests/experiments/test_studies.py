@@ -50,7 +50,7 @@ def test_the_committed_sheet_is_that_of_the_study() -> None:
     detection = run_file("experiment", STUDIES / "detection.py")
     others = [
         run_file("experiment", STUDIES / f"{name}.py").EXPERIMENT
-        for name in ("losses", "points", "likelihood", "rendered_scenes")
+        for name in ("losses", "points", "likelihood", "rendered_scenes", "longer")
     ]
     for experiment in (*others, detection.EXPERIMENT, detection.RECIPES):
         path = STUDIES.parent / "results" / f"{experiment.name}.json"
