@@ -5,7 +5,9 @@
 
 A cell is a network and a loss; cells are trained one after the other, all seeds at once, and what
 has a record is not trained again. ``setwise train studies/rendered_scenes.py`` would train every
-network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone.
+network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone;
+how many epochs there are, the rate of each network and the scale of places, which
+``rendered_rates.py`` looks for, stand in ``rendered_scenes.json``.
 """
 
 from __future__ import annotations
@@ -14,25 +16,29 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from setwise.cli.user_file import run_file
-from setwise.experiments import Config, DataConfig, Experiment, NetworkConfig, Schedule
+from setwise.experiments import Config, Experiment, NetworkConfig, Schedule
 from setwise.experiments.networks import Predictor
 from setwise.experiments.run import train
 from setwise.experiments.tasks import ScenesData
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
+SETTINGS = Path(__file__).with_suffix(".json")
+CHOSEN: dict[str, Any] = json.loads(SETTINGS.read_text())
+EPOCHS, RATES = CHOSEN["epochs"], CHOSEN["rates"]
 # Trained on as they are, pictures are soon known by heart.
-DATA: DataConfig = ScenesData(renderer="torch", scale=0.05, varied=True)
-EPOCHS = 60
+DATA: ScenesData = ScenesData(renderer="torch", scale=CHOSEN["scale"], varied=True)
+WIDEST = 0.4  # the scale of places at first, where it falls
 _WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
 # The network of a scenario, the name of its rate, and the share over which that rises.
 NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
     "queries": (
         STUDY.PublishedPredictor("detr", 20, _WIDTH, _CONVOLUTIONS),
-        *("detr", 0.05),
+        *("queries", 0.05),
     ),
     "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05),
     "slot-attention": (
@@ -56,7 +62,6 @@ PUBLISHED = ("huber_loss", "detr_loss")  # which their authors give all of their
 def config(scenario: str, loss: str, seed: int) -> Config:
     """A network with a loss; places count little at first, but in losses of published recipes."""
     network, rate_of, warmup = NETWORKS[scenario]
-    rates = json.loads(STUDY.SETTINGS.read_text())["rates"]
     return Config(
         experiment="rendered-scenes",
         scenario=scenario,
@@ -69,11 +74,10 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         schedule=Schedule(
             epochs=EPOCHS,
             batch=64,
-            # Of networks half as wide, on pictures a seventh as large.
-            learning_rate=rates[rate_of] / 2,
+            learning_rate=RATES[rate_of],
             cooldown=0.5,
             warmup=warmup,
-            blur=1.0 if loss in PUBLISHED else 8.0,
+            blur=1.0 if loss in PUBLISHED else WIDEST / DATA.scale,
             evaluations=10,
         ),
     )
