@@ -15,6 +15,7 @@ from tools.photographs import GAP
 
 from repository import ROOT
 from setwise.cli.user_file import run_file
+from setwise.experiments import store
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +41,27 @@ def test_the_third_row_of_the_figure_is_drawn_again() -> None:
     [picture], _ = renderers.drawn("torch", [scene], renderers.TABLE.samples)
     # The figure is a JPEG.
     assert np.abs(figure[top : top + side, :side] - picture).mean() < 3
+
+
+def test_what_was_tried_is_told(tmp_path: Path) -> None:
+    assert renderers.tried(tmp_path) == renderers.UNTRIED
+    study = renderers.STUDY
+    if not store.read(ROOT / "results" / renderers.TRIALS):
+        sprites = json.loads(study.STUDY.SETTINGS.read_text())["rates"]
+        halves = {name: sprites[{"queries": "detr"}.get(name, name)] / 2 for name in study.RATES}
+        assert halves == study.RATES
+    rates = run_file("experiment", ROOT / "studies" / "rendered_rates.py")
+    assert renderers.TRIALS == rates.TRIALS
+    rate, scale = study.RATES["queries"], study.DATA.scale
+    line = {"name": "queries", "epochs": 20, "heldout_ap": 0.5, "heldout": 0.25}
+    lines = [line | {"rate": one, "scale": scale} for one in (rate, 9.0)]
+    lines.append(lines[0] | {"name": "idspn", "rate": study.RATES["idspn"]})
+    store.append(tmp_path / rates.TRIALS, lines)
+    *_, first, second, third = renderers.tried(tmp_path).splitlines()
+    label = study.EXPERIMENT.scenarios["idspn"]
+    assert first == f"| {label} | **{lines[2]['rate']:g}** |  | **0.500** | **0.250** |"
+    assert second.endswith(f"| **{rate:g}** | **{scale:g}** | **0.500** | **0.250** |")
+    assert third.endswith(f"| 9 | {scale:g} | 0.500 | 0.250 |")
 
 
 def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
