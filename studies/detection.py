@@ -252,10 +252,11 @@ COMPARED: dict[str, Any] = {
     "metric": "ap_0.1",
     "metric_label": "average precision within a distance of 0.1",
     "curves_of": "a thousand pictures, one in five of them held out",
+    "level": 0.5,
 }
 EXPERIMENT = Experiment(
     name="pictures",
-    title="From pictures to sets: losses and decoders",
+    title="Pictures to sets: losses and decoders",
     config=config,
     scenarios={name: f"{what}, {n} outputs" for name, (what, n) in SCENARIOS.items()},
     losses=(
@@ -272,7 +273,7 @@ EXPERIMENT = Experiment(
 )
 RECIPES = Experiment(
     name="picture-recipes",
-    title="From pictures to sets: published recipes, and other losses in them",
+    title="Published recipes: from pictures to sets, and other losses in them",
     config=published,
     scenarios={
         "detr": "DETR, 100 outputs",

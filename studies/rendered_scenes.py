@@ -5,7 +5,9 @@
 
 A cell is a network and a loss; cells are trained one after the other, all seeds at once, and what
 has a record is not trained again. ``setwise train studies/rendered_scenes.py`` would train every
-network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone.
+network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone;
+how many epochs there are, the rate of each network and the scale of places, which
+``rendered_rates.py`` looks for, stand in ``rendered_scenes.json``.
 """
 
 from __future__ import annotations
@@ -14,24 +16,28 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from setwise.cli.user_file import run_file
-from setwise.experiments import Config, DataConfig, Experiment, NetworkConfig, Schedule
+from setwise.experiments import Config, Experiment, NetworkConfig, Schedule
 from setwise.experiments.networks import Predictor
 from setwise.experiments.run import train
 from setwise.experiments.tasks import ScenesData
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
+SETTINGS = Path(__file__).with_suffix(".json")
+CHOSEN: dict[str, Any] = json.loads(SETTINGS.read_text())
+EPOCHS, RATES = CHOSEN["epochs"], CHOSEN["rates"]
 # Trained on as they are, pictures are soon known by heart.
-DATA: DataConfig = ScenesData(renderer="torch", scale=0.05, varied=True)
-EPOCHS = 60
+DATA: ScenesData = ScenesData(renderer="torch", scale=CHOSEN["scale"], varied=True)
+WIDEST = 0.4  # the scale of places at first, where it falls
 _WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
 # Of scenarios: what they are called, the decoder and its outputs, the name of the rate and the
 # share over which that rises.
 RECIPES = {
-    "queries": ("queries with the loss on every layer, 20 outputs", "detr", 20, "detr", 0.05),
+    "queries": ("queries with the loss on every layer, 20 outputs", "detr", 20, "queries", 0.05),
     "slot-attention": (
         *("Slot Attention, 10 outputs", "slot attention", 10),
         *("slot-attention", 0.1),
@@ -66,7 +72,6 @@ PUBLISHED = ("huber_loss", "detr_loss")  # which their authors give all of their
 def config(scenario: str, loss: str, seed: int) -> Config:
     """A network with a loss; places count little at first, but in losses of published recipes."""
     network, rate_of, warmup = NETWORKS[scenario]
-    rates = json.loads(STUDY.SETTINGS.read_text())["rates"]
     return Config(
         experiment="rendered-scenes",
         scenario=scenario,
@@ -79,11 +84,10 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         schedule=Schedule(
             epochs=EPOCHS,
             batch=64,
-            # Of networks half as wide, on pictures a seventh as large.
-            learning_rate=rates[rate_of] / 2,
+            learning_rate=RATES[rate_of],
             cooldown=0.5,
             warmup=warmup,
-            blur=1.0 if loss in PUBLISHED else 8.0,
+            blur=1.0 if loss in PUBLISHED else WIDEST / DATA.scale,
             evaluations=10,
         ),
     )
