@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from pathlib import Path
+from statistics import median
 
 import pytest
 from playwright.sync_api import Browser
@@ -20,11 +22,12 @@ from browser import (
     scrolling,
     unnamed,
 )
-from pages import BENCHMARKS, HOSTILE, committed_page, hostile_page, read_cells, whole_page
+from pages import BENCHMARKS, HOSTILE, hostile_page, read_cells, whole_page
 from recorded import (
     A1H,
     H1H,
     PAPER,
+    RESULTS,
     SH,
     SHEETS,
     H,
@@ -32,15 +35,15 @@ from recorded import (
     make_records,
     write,
 )
+from setwise import cli
 from setwise.experiments.records import Record
 from setwise.report import tables
-from setwise.report.page.cells import (
-    verdict,
-)
+from setwise.report.page.cells import verdict
 from setwise.report.page.heat import MOST_IN_FULL
 from setwise.report.page.pieces import Markup, Section, page, table
 from setwise.report.page.report import report
 
+SYMBOLS = {H: "H", SH: "SH", A1H: "A1H", H1H: "H1H", "set_likelihood": "LH"}
 # The others have a heat map; see test_heat_map.py.
 IN_FULL = [
     name for name, one in committed_results().items() if len(one.sheet.losses) <= MOST_IN_FULL
@@ -49,7 +52,11 @@ IN_FULL = [
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return committed_page(tmp_path_factory.mktemp("committed"))
+    """The page of the repository's own records."""
+    path = tmp_path_factory.mktemp("committed") / "report.html"
+    command = ["report", "--results", str(RESULTS), "--benchmarks", str(BENCHMARKS)]
+    assert cli.main([*command, "--output", str(path)]) == 0
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -362,3 +369,21 @@ def by_hand(table: str, metric: str, cells: dict[tuple[str, str], list[float]]) 
                 record | {"run": run, "scenario": scenario, "config": config, "metrics": metrics}
             )
     return records
+
+
+class TestTheText:
+    # The page of all records; the first tier has smaller ones, and curves in test_page_pieces.py.
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("name", "decimals"), [("table2", 2), ("table3", 4)])
+    def test_curves_reach_the_median(self, committed: Path, name: str, decimals: int) -> None:
+        """The label of every panel says the last value of the middle run."""
+        text, sheet = committed.read_text(), SHEETS[name]
+        ends: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for record in committed_results()[name].records:
+            place = record["scenario"], SYMBOLS[record["loss"]]
+            ends[place].append(record["history"][sheet.metric][-1])
+        assert len(ends) == 16
+        for (scenario, loss), values in ends.items():
+            label, end = re.escape(sheet.label(scenario)), f"{median(values):.{decimals}f}"
+            found = rf'aria-label="{label}: [^"]*\b{loss} ends at {end}(?!\d)'
+            assert re.search(found, text), (scenario, loss, end)

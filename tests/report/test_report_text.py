@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from pathlib import Path
-from statistics import median
 
 import pytest
 
-from pages import committed_page, whole_page
+from pages import whole_page
 from recorded import (
-    A1H,
-    H1H,
     SH,
     SHEETS,
-    H,
-    committed_results,
     make_records,
     recorded,
     without_scale,
@@ -34,13 +27,6 @@ from setwise.report.page.cells import (
 )
 from setwise.report.page.experiment import experiment_section
 
-SYMBOLS = {H: "H", SH: "SH", A1H: "A1H", H1H: "H1H", "set_likelihood": "LH"}
-
-
-@pytest.fixture(scope="module")
-def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return committed_page(tmp_path_factory.mktemp("committed"))
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -48,22 +34,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestTheText:
-    # The page of all records; the first tier has smaller ones, and curves in test_page_pieces.py.
-    @pytest.mark.slow
-    @pytest.mark.parametrize(("name", "decimals"), [("table2", 2), ("table3", 4)])
-    def test_curves_reach_the_median(self, committed: Path, name: str, decimals: int) -> None:
-        """The label of every panel says the last value of the middle run."""
-        text, sheet = committed.read_text(), SHEETS[name]
-        ends: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for record in committed_results()[name].records:
-            place = record["scenario"], SYMBOLS[record["loss"]]
-            ends[place].append(record["history"][sheet.metric][-1])
-        assert len(ends) == 16
-        for (scenario, loss), values in ends.items():
-            label, end = re.escape(sheet.label(scenario)), f"{median(values):.{decimals}f}"
-            found = rf'aria-label="{label}: [^"]*\b{loss} ends at {end}(?!\d)'
-            assert re.search(found, text), (scenario, loss, end)
-
     def test_reconstructions_of_the_hardest_scenario(self, whole: Path) -> None:
         text = whole.read_text()
         assert text.count("data:image/jpeg;base64") == 4 * 2 * 3

@@ -14,9 +14,8 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page
 
-from recorded import A1H, PAPER, RESULTS, SH, SHEETS, make_records, write
+from recorded import A1H, PAPER, SH, SHEETS, make_records, write
 from repository import ROOT
-from setwise import cli
 from setwise.experiments.config import Config
 from setwise.experiments.experiment import LossStyle, Reference, Sheet
 from setwise.experiments.reconstructions import Reconstructions
@@ -99,13 +98,6 @@ def add_detections(results: Path, text: str, **more: Any) -> None:
     folder.mkdir(parents=True)
     (folder / "detections.json").write_text(json.dumps(told | more))
     (folder / "00.png").write_bytes(png())
-
-
-def committed_page(folder: Path) -> Path:
-    """The page of the repository's own records."""
-    command = ["report", "--results", str(RESULTS), "--benchmarks", str(BENCHMARKS)]
-    assert cli.main([*command, "--output", str(folder / "report.html")]) == 0
-    return folder / "report.html"
 
 
 def whole_page(folder: Path) -> Path:
