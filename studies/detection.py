@@ -17,7 +17,7 @@ Legend: B pictures, L layers, M places for objects, N outputs, F features.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -167,9 +167,10 @@ class PublishedPredictor(NetworkConfig):
     outputs: int = 100
     width: int = 64
     convolutions: tuple[int, ...] = (32, 64, 64)
+    blocks: int = field(default=0, metadata={"later": True})
 
     def build(self, task: Task, *, to_train: bool = True) -> nn.Module:
-        encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1])
+        encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1], self.blocks)
         decoder = DECODERS[self.recipe](self.width, self.outputs)
         return Detection(SetPredictor(encoder, decoder, task.features))
 

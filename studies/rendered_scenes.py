@@ -34,19 +34,26 @@ EPOCHS, RATES = CHOSEN["epochs"], CHOSEN["rates"]
 DATA: ScenesData = ScenesData(renderer="torch", scale=CHOSEN["scale"], varied=True)
 WIDEST = 0.4  # the scale of places at first, where it falls
 _WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
-# The network of a scenario, the name of its rate, and the share over which that rises.
-NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
-    "queries": (
-        STUDY.PublishedPredictor("detr", 20, _WIDTH, _CONVOLUTIONS),
-        *("queries", 0.05),
-    ),
-    "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05),
+# Of scenarios: what they are called, the decoder and its outputs, the name of the rate and the
+# share over which that rises.
+RECIPES = {
+    "queries": ("queries with the loss on every layer, 20 outputs", "detr", 20, "queries", 0.05),
     "slot-attention": (
-        STUDY.PublishedPredictor("slot attention", 10, _WIDTH, _CONVOLUTIONS),
+        *("Slot Attention, 10 outputs", "slot attention", 10),
         *("slot-attention", 0.1),
     ),
-    "idspn": (STUDY.PublishedPredictor("idspn", 10, _WIDTH, _CONVOLUTIONS), "idspn", 0.05),
+    "idspn": ("iDSPN, 10 outputs", "idspn", 10, "idspn", 0.05),
 }
+NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
+    "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05)
+}
+SCENARIOS = {"regions": "an output for each region"}
+# With one block after each convolution as well: without, pictures to train on are not told apart.
+for _end, _said, _blocks in (("", "", 0), ("-residual", ", residual blocks", 1)):
+    for _name, (_label, _decoder, _outputs, _rate, _warmup) in RECIPES.items():
+        _network = STUDY.PublishedPredictor(_decoder, _outputs, _WIDTH, _CONVOLUTIONS, _blocks)
+        NETWORKS[_name + _end] = (_network, _rate, _warmup)
+        SCENARIOS[_name + _end] = _label + _said
 # In the order in which they are trained: what is to be compared comes first.
 CELLS = (
     ("queries", "plain_cross_entropy"),
@@ -55,6 +62,9 @@ CELLS = (
     ("queries", "bethe_likelihood"),
     ("queries", "detr_loss"),
     ("regions", "plain_cross_entropy"),
+    ("queries-residual", "plain_cross_entropy"),
+    ("slot-attention-residual", "huber_loss"),
+    ("idspn-residual", "huber_loss"),
 )
 PUBLISHED = ("huber_loss", "detr_loss")  # which their authors give all of their weight throughout
 
@@ -87,12 +97,7 @@ EXPERIMENT = Experiment(
     name="rendered-scenes",
     title="Rendered scenes: our losses, and published recipes",
     config=config,
-    scenarios={
-        "queries": "queries with the loss on every layer, 20 outputs",
-        "regions": "an output for each region",
-        "slot-attention": "Slot Attention, 10 outputs",
-        "idspn": "iDSPN, 10 outputs",
-    },
+    scenarios=SCENARIOS,
     losses=tuple(dict.fromkeys(loss for _, loss in CELLS)),
     seeds=3,
     metric="ap_0.125",
