@@ -181,7 +181,9 @@ def longer(results: Path, studies: Iterable[Recorded]) -> str:
             rows.append((value, [*told, reached, before]))
     rows.sort(key=lambda row: -row[0])
     titles = ["loss", "with", "steps", "at the end", "with fewer steps"]
-    return _table(titles, [row for _, row in rows])
+    table = _table(titles, [row for _, row in rows])
+    missing = [label for name, label in study.sheet.scenarios.items() if not cells_of(study, name)]
+    return f"{table}\nNo runs yet: {'; '.join(missing)}.\n" if missing else table
 
 
 def best(study: Recorded, times: Times) -> str:

@@ -169,8 +169,9 @@ def tried(results: Path) -> str:
     for one in sorted(found, key=lambda one: (one["name"], one["scale"], one["rate"])):
         name, rate, scale = one["name"], one["rate"], one["scale"]
         # Published losses do not ask for a scale.
-        scaled = name == "queries"
-        taken = STUDY.RATES[name] == rate and (not scaled or STUDY.DATA.scale == scale)
+        rate_of = STUDY.NETWORKS[name][1]
+        scaled = rate_of == "queries"
+        taken = STUDY.RATES[rate_of] == rate and (not scaled or STUDY.DATA.scale == scale)
         row = [f"{rate:g}", f"{scale:g}" if scaled else ""]
         row += [f"{one[value]:.3f}" for value in ("heldout_ap", "heldout")]
         label = STUDY.EXPERIMENT.scenarios[name]

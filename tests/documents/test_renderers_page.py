@@ -91,10 +91,13 @@ def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
     )
     assert first.replace("|", " ").split()[-7:] == ["3", *["0.600"] * 6]
     assert second.replace("|", " ").split()[-7:] == ["3", *["0.550"] * 6]
+    scenario, loss = study.CELLS[-1]
+    sheet = study.EXPERIMENT.sheet
+    last = f"{sheet.label(scenario)} with {sheet.losses[loss].symbol}"
     said, *_ = learned(*every[:-1])
-    assert said.endswith("steps of 64. Not trained yet: an output for each region with SH, plain.")
+    assert said.endswith(f"steps of 64. Not trained yet: {last}.")
     said, *_ = learned(*every[:-1], (*every[-1][:-1], {"epochs": 2}))
     assert "Not all were trained alike. For" in said
-    assert said.endswith(" 624 steps of 64: an output for each region with SH, plain.")
+    assert said.endswith(f" 624 steps of 64: {last}.")
     with pytest.raises(ValueError, match=r"differ in schedule.epochs .*; move the old records"):
         learned(every[0], (*every[0][:-1], {"epochs": 2}))
