@@ -16,14 +16,20 @@ from torch import Tensor
 
 from setwise.kernels.row_losses import Blocks, Call
 
-# Whatever the number of elements, kernels serve so many features, and compare so many of them.
-MOST_FEATURES, MOST_SQUARES = 256, 16
+# Whatever the number of elements, kernels serve so many features.
+MOST_FEATURES = 256
 
 
-def serves(blocks: Blocks) -> bool:
-    """Whether `loss` can have such elements."""
+def serves(blocks: Blocks, compared: int, most_compared: int) -> bool:
+    """Whether `loss` can have such elements: as of `fused.serves`, for sets of any size.
+
+    Kernels compare so many features beside a product; more are either multiplied or, up to
+    ``most_compared``, not for these kernels.
+    """
     squares = sum(width for name, width, _ in blocks if name == "square")
-    return sum(width for _, width, _ in blocks) <= MOST_FEATURES and squares <= MOST_SQUARES
+    if sum(width for _, width, _ in blocks) > MOST_FEATURES:
+        return False
+    return squares <= compared or squares > most_compared
 
 
 def loss(target: Tensor, logits: Tensor, call: Call) -> Tensor:

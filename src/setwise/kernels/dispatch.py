@@ -90,10 +90,8 @@ def compares(impl: Impl, target: Tensor, logits: Tensor, features: int) -> bool:
 
 
 def most_compared() -> int:
-    """How many features Triton compares at most; compilers cannot ask whether tf32 is allowed."""
-    if torch.compiler.is_compiling() or not tf32_is_allowed():
-        return MOST_COMPARED_IN_FULL
-    return MOST_COMPARED
+    """How many features Triton compares at most; see `tf32_is_allowed` for what compilers do."""
+    return MOST_COMPARED if tf32_is_allowed() else MOST_COMPARED_IN_FULL
 
 
 def logsumexp(
@@ -215,7 +213,9 @@ def fuses_compiled(
     (B, N, _), M = logits.shape, target.shape[1]
     if B * M * N >= clouds.FEWEST_PAIRS or M * N > MOST_SHARED:
         return False
-    return compiled_losses.serves(blocks) and choose(impl, target, logits) == "triton"
+    if not compiled_losses.serves(blocks, MOST_COMPARED, most_compared()):
+        return False
+    return choose(impl, target, logits) == "triton"
 
 
 def fused_loss(

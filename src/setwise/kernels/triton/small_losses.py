@@ -44,7 +44,7 @@ def _terms_of_outputs(
 
 
 @triton.jit
-def _add_costs(
+def add_costs(
     h, X, Z, number, i, j, M, N, KIND: tl.constexpr, FROM: tl.constexpr, W: tl.constexpr,
     PADDED: tl.constexpr, F: tl.constexpr,
 ):  # fmt: skip
@@ -136,7 +136,7 @@ def small_loss(
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     h = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     for k in tl.static_range(len(KINDS)):
-        h = _add_costs(
+        h = add_costs(
             h, X, Z, tl.load(NUMBERS + k), i, j, M, N,
             KINDS[k], STARTS[k], WIDTHS[k], PADDED[k], F,
         )  # fmt: skip
