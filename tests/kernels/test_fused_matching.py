@@ -16,7 +16,7 @@ from setwise.kernels import dispatch, matched_losses
 
 pytest.importorskip("triton")
 
-from setwise.kernels.triton import tapes
+from setwise.kernels.triton import small_losses, tapes
 
 # Of inf - inf in what a solver does not use; and of sets that cost infinity, in float64.
 pytestmark = [
@@ -232,3 +232,33 @@ def test_without_gradients() -> None:
     value = sw.assignment_cross_entropy(z.detach(), x, features, presence=exists)
     (slope,) = torch.autograd.grad(value, exists)
     assert slope.abs().max() > 0
+
+
+def test_small_sets_are_those_that_a_program_holds() -> None:
+    most = matched_losses.SMALL_ELEMENTS, matched_losses.SMALL_FEATURES
+    assert most == (small_losses.MAX_ELEMENTS, small_losses.MAX_FEATURES)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_one_operator_inside_a_compiled_program(loss: str, dynamic: bool) -> None:
+    features, called = ELEMENTS["boxes"], []
+    z, x, given = draw(features, 3, 4, "presence", "weight", "target_valid")
+    exists = given.pop("presence").requires_grad_()
+    z.requires_grad_()
+
+    def watched(graph: Any, inputs: Any) -> Any:
+        called.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    def step(z: Tensor, exists: Tensor) -> Tensor:
+        return LOSSES[loss](2 * z, x, features, presence=exists, reduction="none", **given)
+
+    found = []
+    for program in (torch.compile(step, backend=watched, dynamic=dynamic, fullgraph=True), step):
+        value = program(z, exists)
+        slopes = torch.autograd.grad((value * torch.tensor([1.0, 3.0, 2.0])).sum(), (z, exists))
+        found.append([value.detach(), *slopes])
+    torch.testing.assert_close(*found)
+    ours = [name for name in called if name.startswith("setwise")]
+    assert ours == ["setwise.matched_loss.default"]

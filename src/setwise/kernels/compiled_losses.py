@@ -39,9 +39,7 @@ def loss(target: Tensor, logits: Tensor, call: Call) -> Tensor:
     value, _ = row_loss(
         target,
         logits,
-        ",".join(name for name, _, _ in call.blocks),
-        [width for _, width, _ in call.blocks],
-        [number for _, _, number in call.blocks],
+        *spelled(call.blocks),
         call.mode,
         call.both,
         call.reduction,
@@ -55,6 +53,17 @@ def loss(target: Tensor, logits: Tensor, call: Call) -> Tensor:
     )
     found: Tensor = value
     return found
+
+
+def spelled(blocks: Blocks) -> tuple[str, list[int], list[float]]:
+    """Blocks as operators take them: names, widths, numbers."""
+    names = ",".join(name for name, _, _ in blocks)
+    return names, [width for _, width, _ in blocks], [number for _, _, number in blocks]
+
+
+def read(names: str, widths: list[int], numbers: list[float]) -> Blocks:
+    """What was `spelled`."""
+    return tuple(zip(names.split(","), widths, numbers, strict=True))
 
 
 @torch.library.custom_op("setwise::row_loss", mutates_args=())
@@ -76,7 +85,7 @@ def row_loss(
     share: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """The loss, and its gradient to the logits for an incoming gradient of 1."""
-    blocks: Any = tuple(zip(names.split(","), widths, numbers, strict=True))
+    blocks = read(names, widths, numbers)
     t = temperature if temperature_tensor is None else temperature_tensor
     arrays = (
         None if array is None else array.contiguous()

@@ -36,7 +36,7 @@ def serves(blocks: Blocks, M: int, N: int, F: int) -> bool:
     """Whether there are kernels for such elements."""
     if F > MAX_FEATURES:
         return False
-    if is_small(M, N, F) or F <= points.MAX_FEATURES:
+    if _is_small(M, N, F) or F <= points.MAX_FEATURES:
         return True
     squares = describe(blocks).squares
     if squares > MOST_COMPARED:
@@ -45,7 +45,7 @@ def serves(blocks: Blocks, M: int, N: int, F: int) -> bool:
     return squares == 0 or F <= MAX_FEATURES_AT_ONCE
 
 
-def is_small(M: int, N: int, F: int) -> bool:
+def _is_small(M: int, N: int, F: int) -> bool:
     return max(M, N) <= small_losses.MAX_ELEMENTS and F <= small_losses.MAX_FEATURES
 
 
@@ -56,7 +56,7 @@ def computed(
     (B, N, F), M = logits.shape, target.shape[1]
     element = describe(call.blocks)
     numbers = numbers_on(logits.device, element.numbers)
-    if is_small(M, N, F):
+    if _is_small(M, N, F):
         ready = floats(logits.device, B, N, F) if gradient else None
         return _small(call, element, numbers, target, logits, ready), ready
 

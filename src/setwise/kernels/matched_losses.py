@@ -19,6 +19,8 @@ from setwise.kernels.transforms import has_tangent, is_array
 
 # Features of an element at most: a block of them is held in registers.
 MAX_FEATURES = 1024
+# Elements of a set, and features of them, that a program holds all pairs of: as of `small_losses`.
+SMALL_ELEMENTS, SMALL_FEATURES = 64, 256
 
 # How a matching is found; "known" is one that is given.
 Search = Literal["cheapest", "stable", "known"]
@@ -57,11 +59,27 @@ def fuses(
     return dispatch._is_plain(target, logits, weight)
 
 
+def fuses_compiled(
+    blocks: Blocks | None,
+    target: Tensor,
+    logits: Tensor,
+    presence: Tensor | None,
+    weight: Tensor | None,
+) -> bool:
+    """Whether `compiled_matching.loss` serves a call inside ``torch.compile``."""
+    if blocks is None or not searches(target, logits):
+        return False
+    if presence is not None and torch._C._functorch.is_batchedtensor(presence):
+        return False
+    if not dispatch.is_plain_compiled(target, logits, weight):
+        return False
+    return dispatch.choose("auto", target, logits) == "triton"
+
+
 def searches(target: Tensor, logits: Tensor) -> bool:
-    """Whether `loss` can find the matching, too, of sets that it serves: those that are small."""
-    kernels = import_module("setwise.kernels.fused")
-    small: bool = kernels.is_small(target.shape[1], logits.shape[1], logits.shape[2])
-    return small
+    """Whether kernels find the matching, too, of sets that they serve: those that are small."""
+    (_, N, F), M = logits.shape, target.shape[1]
+    return M <= SMALL_ELEMENTS and N <= SMALL_ELEMENTS and F <= SMALL_FEATURES
 
 
 def loss(logits: Tensor, presence: Tensor | None, call: MatchedCall, again: General) -> Tensor:

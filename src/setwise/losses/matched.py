@@ -12,6 +12,8 @@ from setwise import values
 from setwise.arguments import Sets
 from setwise.kernels import matched_losses
 from setwise.kernels.assignment import UNMATCHED, assign
+from setwise.kernels.compiled_losses import spelled
+from setwise.kernels.compiled_matching import matched_loss
 from setwise.kernels.matched_losses import MatchedCall, Search
 from setwise.losses.assign import require_comparable
 from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
@@ -36,7 +38,15 @@ def search_and_finish(
     sets: Sets, search: Search, presence: Presence | None, reduction: str
 ) -> tuple[Tensor, Tensor] | None:
     """The loss and its matching [B, M], by kernels that find both; None where there are none."""
-    if not _is_fused(sets, presence) or not matched_losses.searches(sets.target, sets.logits):
+    exists, presence_weight = (None, 0.0) if presence is None else presence
+    blocks, elements = sets.features.kernel, (sets.target, sets.logits)
+    if blocks is not None and matched_losses.fuses_compiled(blocks, *elements, exists, sets.weight):
+        loss, matching, _, _ = matched_loss(
+            *(*elements, exists, *spelled(blocks), search, reduction),
+            *(sets.output_valid, sets.target_valid, sets.weight, presence_weight),
+        )
+        return _of_lead(sets, loss, reduction), matching
+    if not _is_fused(sets, presence) or not matched_losses.searches(*elements):
         return None
     matching = torch.empty(sets.target.shape[:2], dtype=torch.long, device=sets.logits.device)
     return _fused(sets, search, matching, presence, reduction), matching
@@ -84,7 +94,11 @@ def _fused(
         flat = sets._replace(logits=logits, lead=logits.shape[:1])
         return _general(flat, matching, there, reduction)
 
-    loss = matched_losses.loss(sets.logits, exists, call, again)
+    return _of_lead(sets, matched_losses.loss(sets.logits, exists, call, again), reduction)
+
+
+def _of_lead(sets: Sets, loss: Tensor, reduction: str) -> Tensor:
+    """A loss as the caller wants it: of each set [*], or reduced."""
     return loss if reduction != "none" or len(sets.lead) == 1 else loss.reshape(sets.lead)
 
 
