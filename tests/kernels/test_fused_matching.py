@@ -12,7 +12,7 @@ from torch import Tensor
 import setwise as sw
 from fused_cases import ELEMENTS, known_tapes
 from setwise import values
-from setwise.kernels import dispatch, matched_losses
+from setwise.kernels import dispatch, matched_losses, pair_costs
 
 pytest.importorskip("triton")
 
@@ -262,3 +262,21 @@ def test_one_operator_inside_a_compiled_program(loss: str, dynamic: bool) -> Non
     torch.testing.assert_close(*found)
     ours = [name for name in called if name.startswith("setwise")]
     assert ours == ["setwise.matched_loss.default"]
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_costs_of_all_pairs(element: str) -> None:
+    """Of losses that have to know them all, with first and second derivatives, there and back."""
+    features, found = ELEMENTS[element], []
+    z, x, given = draw(features, 3, 4, "weight", B=2)
+    assert pair_costs.fuses(features.kernel, x, z)
+    for dtype in (torch.float32, torch.float64):
+        leaf = z.to(dtype).requires_grad_()
+        value = sw.transport_cross_entropy(
+            leaf, x.to(dtype), features, weight=given["weight"].to(dtype), temperature=5.0
+        )
+        (first,) = torch.autograd.grad(value, leaf, retain_graph=True)
+        (slope,) = torch.autograd.grad(value, leaf, create_graph=True)
+        (second,) = torch.autograd.grad(slope.square().sum(), leaf)
+        found.append([t.detach().double() for t in (value, first, slope, second)])
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from setwise.kernels.fused import MAX_PARTS, _mask, _or
 from setwise.kernels.matched_losses import MatchedCall
+from setwise.kernels.row_losses import Blocks
 from setwise.kernels.triton import fused_plans, tapes
 from setwise.kernels.triton.assignment import solve_into
 from setwise.kernels.triton.element import Element, describe, numbers_on
@@ -44,6 +45,26 @@ def computed(call: MatchedCall, logits: Tensor, presence: Tensor | None, gradien
     return loss, d_logits, d_presence
 
 
+def pair_costs(blocks: Blocks, target: Tensor, logits: Tensor) -> Tensor:
+    """The costs of all pairs of small sets, [B, M, N]."""
+    (B, N, F), M = logits.shape, target.shape[1]
+    element = describe(blocks)
+    numbers, costs = numbers_on(logits.device, element.numbers), floats(logits.device, B, M, N)
+    launch, grid = fused_plans.matching_costs(element, B, M, N, F, False, False, False)
+    launch(grid, (target, logits, numbers, numbers, numbers, costs), (M, N, 0.0))
+    return costs
+
+
+def pair_costs_backward(blocks: Blocks, target: Tensor, logits: Tensor, grad: Tensor) -> Tensor:
+    """The gradient to the logits from that to the `pair_costs`."""
+    (B, N, F), M = logits.shape, target.shape[1]
+    element = describe(blocks)
+    numbers, d_logits = numbers_on(logits.device, element.numbers), floats(logits.device, B, N, F)
+    launch, grid = fused_plans.matching_pull(element, B, M, N, F)
+    launch(grid, (target, logits, numbers, grad, d_logits), (M, N))
+    return d_logits
+
+
 def _search(
     call: MatchedCall, element: Element, numbers: Tensor, logits: Tensor, presence: Tensor | None
 ) -> None:
@@ -53,7 +74,9 @@ def _search(
     weights = _or(weight, numbers), _or(presence, numbers)
     if call.search == "cheapest":
         costs = floats(device, B, min(M, N), max(M, N))
-        launch, grid = fused_plans.matching_costs(element, B, M, N, F, weight is not None, present)
+        launch, grid = fused_plans.matching_costs(
+            element, B, M, N, F, weight is not None, present, M > N
+        )
         tensors = (target, logits, *weights, numbers, costs)
         launch(grid, tensors, (M, N, call.presence_weight))
         solve_into(call.matching, costs, call.target_valid, call.output_valid)

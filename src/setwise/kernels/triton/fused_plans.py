@@ -156,13 +156,28 @@ def gather(
 
 @_cached
 def matching_costs(
-    element: Element, B: int, M: int, N: int, F: int, weighted: bool, present: bool
+    element: Element,
+    B: int,
+    M: int,
+    N: int,
+    F: int,
+    weighted: bool,
+    present: bool,
+    turned: bool,
 ) -> Plan:
     """Of small sets."""
     block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants = {"WEIGHTED": weighted, "PRESENT": present, "TALL": M > N, **_described(element)}
+    constants = {"WEIGHTED": weighted, "PRESENT": present, "TURNED": turned, **_described(element)}
     constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
     return Plan(launcher(matched.costs, constants, _warps(block_m * block_n), 2), (B, 1, 1))
+
+
+@_cached
+def matching_pull(element: Element, B: int, M: int, N: int, F: int) -> Plan:
+    """Of small sets."""
+    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
+    constants = {**_described(element), "F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    return Plan(launcher(matched.pull, constants, _warps(block_m * block_n), 2), (B, 1, 1))
 
 
 @_cached

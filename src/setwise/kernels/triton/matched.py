@@ -11,7 +11,7 @@ import triton.language as tl
 
 from setwise.kernels.triton.families import softplus
 from setwise.kernels.triton.nearest import pair_costs, store_block
-from setwise.kernels.triton.small_losses import add_costs
+from setwise.kernels.triton.small_losses import add_costs, store_gradient
 
 # Targets that are asked at once whether they have an output.
 AT_ONCE = tl.constexpr(64)
@@ -40,19 +40,37 @@ def _tile(
 @triton.jit
 def costs(
     X, Z, WEIGHT, PRESENCE, NUMBERS, COST, M, N, presence_weight,
-    WEIGHTED: tl.constexpr, PRESENT: tl.constexpr, TALL: tl.constexpr, KINDS: tl.constexpr,
+    WEIGHTED: tl.constexpr, PRESENT: tl.constexpr, TURNED: tl.constexpr, KINDS: tl.constexpr,
     WIDTHS: tl.constexpr, STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """The costs of all pairs of small sets, as solvers want them: [b, M, N], if TALL [b, N, M]."""
+    """The costs of all pairs of small sets, [b, M, N], or if TURNED [b, N, M]."""
     b = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     h = _tile(
         X, Z, WEIGHT, PRESENCE, NUMBERS, b, i, j, M, N, presence_weight,
         WEIGHTED, PRESENT, KINDS, WIDTHS, STARTS, PADDED, F,
     )  # fmt: skip
-    at = j[None, :] * M + i[:, None] if TALL else i[:, None] * N + j[None, :]
+    at = j[None, :] * M + i[:, None] if TURNED else i[:, None] * N + j[None, :]
     tl.store(COST + b * M * N + at, h, mask=(i < M)[:, None] & (j < N)[None, :])
+
+
+@triton.jit
+def pull(
+    X, Z, NUMBERS, DCOST, DZ, M, N, KINDS: tl.constexpr, WIDTHS: tl.constexpr,
+    STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """The gradient DZ [b, j, f] of outputs of small sets from that of all costs [b, M, N]."""
+    b = tl.program_id(0).to(tl.int64)
+    i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
+    at, ok = i[:, None] * N + j[None, :], (i < M)[:, None] & (j < N)[None, :]
+    p = tl.load(DCOST + b * M * N + at, mask=ok, other=0.0)
+    for k in tl.static_range(len(KINDS)):
+        store_gradient(
+            X + b * M * F, Z + b * N * F, DZ + b * N * F, p, tl.load(NUMBERS + k), i, j, M, N,
+            KINDS[k], STARTS[k], WIDTHS[k], PADDED[k], F,
+        )  # fmt: skip
 
 
 @triton.jit

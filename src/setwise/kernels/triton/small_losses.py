@@ -72,7 +72,7 @@ def _sums(X, Z, p, i, j, f, M, N, F: tl.constexpr):
 
 
 @triton.jit
-def _store_gradient(
+def store_gradient(
     X, Z, DZ, p, number, i, j, M, N, KIND: tl.constexpr, FROM: tl.constexpr, W: tl.constexpr,
     PADDED: tl.constexpr, F: tl.constexpr,
 ):  # fmt: skip
@@ -192,7 +192,7 @@ def small_loss(
     if GRADIENT:
         p *= factor
         for k in tl.static_range(len(KINDS)):
-            _store_gradient(
+            store_gradient(
                 X, Z, DZ, p, tl.load(NUMBERS + k), i, j, M, N,
                 KINDS[k], STARTS[k], WIDTHS[k], PADDED[k], F,
             )  # fmt: skip
