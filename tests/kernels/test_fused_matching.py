@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from torch import Tensor
 
 import setwise as sw
 from fused_cases import ELEMENTS, known_tapes
+from matched_cases import LOSSES, draw, judge, values_and_gradients
 from setwise import values
 from setwise.kernels import dispatch, matched_losses, pair_costs
 
@@ -24,10 +25,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:the loss is infinite:RuntimeWarning"),
 ]
-LOSSES: dict[str, Callable[..., Tensor]] = {
-    "assignment": sw.assignment_cross_entropy,
-    "stable": sw.stable_matching_cross_entropy,
-}
 SIZES = [(4, 4), (3, 5), (6, 4)]
 CHOOSE, READABLE = dispatch.choose, values.are_readable
 
@@ -53,52 +50,6 @@ def on_a_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     tapes.forget()
     yield found
     tapes.forget()
-
-
-def draw(
-    features: sw.Features, M: int, N: int, *options: str, B: int = 3, seed: int = 0
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Outputs, targets and what of the rest is among the options."""
-    g = torch.Generator().manual_seed(seed)
-    z = 1.5 * torch.randn(B, N, features.width, generator=g)
-    x = features.random_targets((B, M), g)
-    given = {
-        "weight": torch.rand(B, M, generator=g),
-        "presence": torch.randn(B, N, generator=g),
-        "input_valid": torch.rand(B, N, generator=g) < 0.8,
-        "target_valid": torch.rand(B, M, generator=g) < 0.6,
-    }
-    return z, x, {name: given[name] for name in options}
-
-
-def values_and_gradients(
-    function: Callable[..., Tensor], z: Tensor, x: Tensor, dtype: torch.dtype, **given: Any
-) -> list[Tensor]:
-    leaves = [z.to(dtype).requires_grad_()]
-    given = {k: t.to(dtype) if _is_real(t) else t for k, t in given.items()}
-    if "presence" in given:
-        given["presence"].requires_grad_()
-        leaves.append(given["presence"])
-    value = function(leaves[0], x.to(dtype), **given)
-    finite = torch.where(value.isfinite(), value, 0.0)
-    scale = torch.arange(1.0, 1.0 + value.numel()).to(dtype).reshape(value.shape)
-    slopes = torch.autograd.grad((finite * scale).sum(), leaves)
-    return [value.detach().double(), *(slope.double() for slope in slopes)]
-
-
-def _is_real(given: Any) -> bool:
-    return isinstance(given, Tensor) and given.is_floating_point()
-
-
-def judge(loss: str, element: str, M: int, N: int, *options: str, **given: Any) -> None:
-    features = ELEMENTS[element]
-    z, x, more = draw(features, M, N, *options)
-    given = {"features": features, "reduction": "none", **more, **given}
-    found, exact = (
-        values_and_gradients(LOSSES[loss], z, x, dtype, **given)
-        for dtype in (torch.float32, torch.float64)
-    )
-    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
