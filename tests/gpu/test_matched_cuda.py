@@ -113,6 +113,19 @@ def test_costs_of_all_pairs(element: str, size: tuple[int, int]) -> None:
     torch.testing.assert_close(found, exact, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("options", [(), ("weight", "input_valid", "target_valid")])
+@pytest.mark.parametrize("n", [9, 70])
+def test_earth_movers(n: int, options: tuple[str, ...]) -> None:
+    z, x, given = draw(ELEMENTS["points"], n, n, *options)
+    z[0, 1] = x[0, 1]
+    there = {name: array.cuda() for name, array in given.items()}
+    found = values_and_gradients(
+        sw.earth_movers, z.cuda(), x.cuda(), torch.float32, reduction="none", **there
+    )
+    exact = values_and_gradients(sw.earth_movers, z, x, torch.float64, reduction="none", **given)
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("features", [17, 32, 64])
 def test_many_coordinates_inside_a_compiled_program(features: int) -> None:
     """They are multiplied while tf32 is allowed, and compared again once it is not."""

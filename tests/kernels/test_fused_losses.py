@@ -289,7 +289,8 @@ def test_compiled_programs_follow_the_precision_that_is_set(
 ) -> None:
     """Embeddings are multiplied where tf32 is allowed and compared where it is not, then as now."""
     monkeypatch.setattr(dispatch, "_interprets", lambda: True)
-    features, called = ELEMENTS["embeddings"], []
+    features = ELEMENTS["embeddings"]
+    called: list[str] = []
     z = torch.randn(1, 5, features.width, generator=torch.Generator().manual_seed(0))
     z.requires_grad_()
     x = 50 + torch.randn(1, 66, features.width, generator=torch.Generator().manual_seed(1))

@@ -141,7 +141,9 @@ def test_other_derivatives() -> None:
         )
         first = torch.autograd.grad(value.sum(), leaves, create_graph=True)
         second = torch.autograd.grad(
-            sum(slope.square().sum() for slope in first), leaves, retain_graph=True
+            torch.cat([slope.flatten() for slope in first]).square().sum(),
+            leaves,
+            retain_graph=True,
         )
         each = torch.autograd.grad(value, leaves, torch.eye(2, dtype=dtype), is_grads_batched=True)
         found.append([slope.detach().double() for slope in (*first, *second, *each)])
@@ -193,7 +195,8 @@ def test_small_sets_are_those_that_a_program_holds() -> None:
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_one_operator_inside_a_compiled_program(loss: str, dynamic: bool) -> None:
-    features, called = ELEMENTS["boxes"], []
+    features = ELEMENTS["boxes"]
+    called: list[str] = []
     z, x, given = draw(features, 3, 4, "presence", "weight", "target_valid")
     exists = given.pop("presence").requires_grad_()
     z.requires_grad_()
@@ -231,3 +234,16 @@ def test_costs_of_all_pairs(element: str) -> None:
         (second,) = torch.autograd.grad(slope.square().sum(), leaf)
         found.append([t.detach().double() for t in (value, first, slope, second)])
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [(), ("weight",), ("weight", "input_valid", "target_valid")])
+def test_earth_movers(options: tuple[str, ...], on_a_device: list[str]) -> None:
+    """Distances, with a pair of points that have none, and sets of unequal numbers of points."""
+    z, x, given = draw(ELEMENTS["points"], 5, 5, *options)
+    z[0, 1] = x[0, 1]
+    found, exact = (
+        values_and_gradients(sw.earth_movers, z, x, dtype, reduction="none", **given)
+        for dtype in (torch.float32, torch.float64)
+    )
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
+    assert on_a_device == ["cheapest"]

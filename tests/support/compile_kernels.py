@@ -155,10 +155,10 @@ def fused() -> Iterator[tuple[str, Planned]]:
     yield "nearest", planned(fused_plans.gather, 8, 99, F, "worst", *(on,) * 4).launch
     yield "nearest points", planned(fused_plans.gather, 8, 99, 3, "worst", *(on,) * 4).launch
     boxes = describe((("categorical", 5, 1.0), ("square", 4, 0.5)))
-    yield "costs", planned(fused_plans.matching_costs, boxes, 8, 16, 9, 9, *(on,) * 3).launch
+    yield "costs", planned(fused_plans.matching_costs, boxes, 8, 16, 9, 9, off, *(on,) * 3).launch
     yield "pulls", planned(fused_plans.matching_pull, boxes, 8, 16, 9, 9).launch
     yield "stable", planned(fused_plans.stable_matching, boxes, 8, 16, 9, 9, *(on,) * 4).launch
-    yield "matched", planned(fused_plans.matched_loss, boxes, 8, 9, 9, *(on,) * 5).launch
+    yield "matched", planned(fused_plans.matched_loss, boxes, 8, 9, 9, off, *(on,) * 5).launch
     shape = (CPU, 1, N, N, 88, 96, torch.float32, "float32")
     yield "forward, bf16x6", planned(plans.logsumexp, *shape, off, on, on, off, off, on, 4).launch
 

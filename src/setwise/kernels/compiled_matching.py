@@ -29,21 +29,30 @@ def matched_loss(
     target_valid: Tensor | None,
     weight: Tensor | None,
     presence_weight: float,
+    root: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The loss, the matching, and gradients to logits and presence for an incoming one of 1.
 
     Without presence its gradient is empty.
     """
     target, logits = target.contiguous(), logits.contiguous()
-    presence, *arrays = (
+    presence, output_valid, target_valid, weight = (
         None if array is None else array.contiguous()
         for array in (presence, output_valid, target_valid, weight)
     )
     matching = _unmatched(target)
-    blocks: Any = read(names, widths, numbers)
     call = MatchedCall(
-        blocks, search, reduction, target, *arrays, presence_weight, matching  # type: ignore[arg-type]
-    )  # fmt: skip
+        read(names, widths, numbers),
+        search,  # type: ignore[arg-type]
+        reduction,
+        target,
+        output_valid,
+        target_valid,
+        weight,
+        presence_weight,
+        matching,
+        root,
+    )
     kernels = import_module("setwise.kernels.fused_matching")
     value, d_logits, d_presence = kernels.computed(call, logits, presence, True)
     return value, matching, d_logits, logits.new_empty(0) if d_presence is None else d_presence
@@ -63,6 +72,7 @@ def _(
     target_valid: Tensor | None,
     weight: Tensor | None,
     presence_weight: float,
+    root: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     value = logits.new_empty(logits.shape[:1] if reduction == "none" else ())
     d_presence = logits.new_empty(0 if presence is None else presence.shape)
@@ -85,7 +95,7 @@ def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     d_logits = d_logits * (grad[:, None, None] if of_sets else grad)
     if d_presence is not None:
         d_presence = d_presence * (grad[:, None] if of_sets else grad)
-    return None, d_logits, d_presence, *(None,) * 9
+    return None, d_logits, d_presence, *(None,) * 10
 
 
 matched_loss.register_autograd(_backward, setup_context=_setup_context)

@@ -31,8 +31,8 @@ def computed(call: MatchedCall, logits: Tensor, presence: Tensor | None, gradien
     given += [array for array in arrays if array is not None]
     # What decides which kernels there are, and all of their arguments but the arrays.
     kind = (
-        "matched", call.blocks, call.search, call.reduction, call.presence_weight, B, M, N, F,
-        gradient, *[array is None for array in arrays],
+        "matched", call.blocks, call.search, call.root, call.reduction, call.presence_weight,
+        B, M, N, F, gradient, *[array is None for array in arrays],
     )  # fmt: skip
 
     def compute() -> Found:
@@ -50,7 +50,7 @@ def pair_costs(blocks: Blocks, target: Tensor, logits: Tensor) -> Tensor:
     (B, N, F), M = logits.shape, target.shape[1]
     element = describe(blocks)
     numbers, costs = numbers_on(logits.device, element.numbers), floats(logits.device, B, M, N)
-    launch, grid = fused_plans.matching_costs(element, B, M, N, F, False, False, False)
+    launch, grid = fused_plans.matching_costs(element, B, M, N, F, False, False, False, False)
     launch(grid, (target, logits, numbers, numbers, numbers, costs), (M, N, 0.0))
     return costs
 
@@ -75,7 +75,7 @@ def _search(
     if call.search == "cheapest":
         costs = floats(device, B, min(M, N), max(M, N))
         launch, grid = fused_plans.matching_costs(
-            element, B, M, N, F, weight is not None, present, M > N
+            element, B, M, N, F, call.root, weight is not None, present, M > N
         )
         tensors = (target, logits, *weights, numbers, costs)
         launch(grid, tensors, (M, N, call.presence_weight))
@@ -86,8 +86,11 @@ def _search(
         element, B, M, N, F, masked, target_masked, weight is not None, present
     )
     masks = _mask(call.output_valid, numbers), _mask(call.target_valid, numbers)
-    tensors = (target, logits, *masks, *weights, numbers, call.matching)
-    launch(grid, tensors, (M, N, call.presence_weight))
+    launch(
+        grid,
+        (target, logits, *masks, *weights, numbers, call.matching),
+        (M, N, call.presence_weight),
+    )
 
 
 def _loss(
@@ -103,8 +106,8 @@ def _loss(
     d_logits = floats(device, B, N, F) if gradient else None
     d_presence = floats(device, B, N) if gradient and presence is not None else None
     launch, grid = fused_plans.matched_loss(
-        element, B, N, F, call.output_valid is not None, call.target_valid is not None,
-        call.weight is not None, presence is not None, gradient,
+        element, B, N, F, call.root, call.output_valid is not None,
+        call.target_valid is not None, call.weight is not None, presence is not None, gradient,
     )  # fmt: skip
     many = grid[0] // B
     parts = floats(device, B, many)

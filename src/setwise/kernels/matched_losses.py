@@ -40,6 +40,7 @@ class MatchedCall(NamedTuple):
     weight: Tensor | None  # [B, M]
     presence_weight: float
     matching: Tensor  # [B, M]: the output of each target or -1; filled unless it is known
+    root: bool = False  # whether pairs cost the root of a square; of points, not if it is stable
 
 
 def fuses(

@@ -255,6 +255,12 @@ def target_weights(sets: Sets) -> Tensor:
     return weighted(sets, sets.masks()[0].to(sets.compute_dtype()))
 
 
+def equal_weights(sets: Sets, size: int) -> Tensor:
+    """Weights [B, size] that sum to 1, where all of so many elements are valid."""
+    shape, logits = (len(sets.logits), size), sets.logits
+    return torch.full(shape, 1 / size, dtype=sets.compute_dtype(), device=logits.device)
+
+
 def _factors(sets: Sets, impl: Impl) -> Factors:
     features, call = sets.features, (sets.logits, sets.target)
     with no_autocast(sets.logits):

@@ -5,6 +5,8 @@ Legend: B sets, N outputs, M targets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,9 @@ from setwise.kernels.matched_losses import MatchedCall, Search
 from setwise.losses.assign import require_comparable
 from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
 from setwise.losses.presence import Presence
+
+# A loss of sets under a matching: with presence, reduced.
+General = Callable[[Sets, Tensor, Presence | None, str], Tensor]
 
 
 def matching_costs(sets: Sets, presence: Presence | None) -> Tensor:
@@ -35,21 +40,34 @@ def cheapest_matching(name: str, sets: Sets, costs: Tensor) -> Tensor:
 
 
 def search_and_finish(
-    sets: Sets, search: Search, presence: Presence | None, reduction: str
+    sets: Sets,
+    search: Search,
+    presence: Presence | None,
+    reduction: str,
+    roots: General | None = None,
 ) -> tuple[Tensor, Tensor] | None:
-    """The loss and its matching [B, M], by kernels that find both; None where there are none."""
+    """The loss and its matching [B, M], by kernels that find both; None where there are none.
+
+    If pairs cost the root of what their features do, ``roots`` is the general way to the loss.
+    """
     exists, presence_weight = (None, 0.0) if presence is None else presence
     blocks, elements = sets.features.kernel, (sets.target, sets.logits)
     if blocks is not None and matched_losses.fuses_compiled(blocks, *elements, exists, sets.weight):
         loss, matching, _, _ = matched_loss(
             *(*elements, exists, *spelled(blocks), search, reduction),
-            *(sets.output_valid, sets.target_valid, sets.weight, presence_weight),
+            *(
+                sets.output_valid,
+                sets.target_valid,
+                sets.weight,
+                presence_weight,
+                roots is not None,
+            ),
         )
         return _of_lead(sets, loss, reduction), matching
     if not _is_fused(sets, presence) or not matched_losses.searches(*elements):
         return None
     matching = torch.empty(sets.target.shape[:2], dtype=torch.long, device=sets.logits.device)
-    return _fused(sets, search, matching, presence, reduction), matching
+    return _fused(sets, search, matching, presence, reduction, roots), matching
 
 
 def finish_matched(
@@ -73,7 +91,12 @@ def _is_fused(sets: Sets, presence: Presence | None) -> bool:
 
 
 def _fused(
-    sets: Sets, search: Search, matching: Tensor, presence: Presence | None, reduction: str
+    sets: Sets,
+    search: Search,
+    matching: Tensor,
+    presence: Presence | None,
+    reduction: str,
+    roots: General | None = None,
 ) -> Tensor:
     assert sets.features.kernel is not None
     exists, presence_weight = (None, 0.0) if presence is None else presence
@@ -87,12 +110,13 @@ def _fused(
         sets.weight,
         presence_weight,
         matching,
+        roots is not None,
     )
 
     def again(logits: Tensor, exists: Tensor | None, matching: Tensor) -> Tensor:
         there = None if exists is None else Presence(exists, presence_weight)
         flat = sets._replace(logits=logits, lead=logits.shape[:1])
-        return _general(flat, matching, there, reduction)
+        return (roots or _general)(flat, matching, there, reduction)
 
     return _of_lead(sets, matched_losses.loss(sets.logits, exists, call, again), reduction)
 

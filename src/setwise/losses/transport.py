@@ -11,7 +11,7 @@ from setwise.arguments import Reduction, Sets, check_call, check_flag, check_num
 from setwise.features import Features
 from setwise.kernels.sinkhorn import TransportValue
 from setwise.kernels.transforms import apply
-from setwise.losses.costs import finish, lacks_outputs
+from setwise.losses.costs import equal_weights, finish, lacks_outputs
 from setwise.losses.matched import matching_costs
 from setwise.losses.presence import Presence, read_presence, too_few_outputs
 
@@ -118,9 +118,8 @@ def _problem(sets: Sets, presence: Presence | None) -> tuple[Tensor, Tensor, Ten
     """
     costs = matching_costs(sets, None)
     if presence is None and sets.target_valid is None and sets.output_valid is None:
-        B, M, N = costs.shape
-        kind = {"dtype": costs.dtype, "device": costs.device}
-        return costs, torch.full((B, M), 1 / M, **kind), torch.full((B, N), 1 / N, **kind), M
+        _, M, N = costs.shape
+        return costs, equal_weights(sets, M), equal_weights(sets, N), M
     targets, outputs = (mask.to(sets.compute_dtype()) for mask in sets.masks())
     if presence is not None:
         costs = costs + presence.choice().unsqueeze(1)

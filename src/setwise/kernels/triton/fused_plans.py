@@ -161,13 +161,20 @@ def matching_costs(
     M: int,
     N: int,
     F: int,
+    root: bool,
     weighted: bool,
     present: bool,
     turned: bool,
 ) -> Plan:
     """Of small sets."""
     block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants = {"WEIGHTED": weighted, "PRESENT": present, "TURNED": turned, **_described(element)}
+    constants: dict[str, Any] = {
+        "ROOT": root,
+        "WEIGHTED": weighted,
+        "PRESENT": present,
+        "TURNED": turned,
+    }
+    constants |= _described(element)
     constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
     return Plan(launcher(matched.costs, constants, _warps(block_m * block_n), 2), (B, 1, 1))
 
@@ -194,7 +201,11 @@ def stable_matching(
 ) -> Plan:
     """Of small sets."""
     block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants = {"MASKED": masked, "TARGET_MASKED": target_masked, "WEIGHTED": weighted}
+    constants: dict[str, Any] = {
+        "MASKED": masked,
+        "TARGET_MASKED": target_masked,
+        "WEIGHTED": weighted,
+    }
     constants |= {"PRESENT": present, **_described(element)}
     constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
     return Plan(launcher(matched.stable, constants, _warps(block_m * block_n), 2), (B, 1, 1))
@@ -206,6 +217,7 @@ def matched_loss(
     B: int,
     N: int,
     F: int,
+    root: bool,
     masked: bool,
     target_masked: bool,
     weighted: bool,
@@ -213,8 +225,9 @@ def matched_loss(
     gradient: bool,
 ) -> Plan:
     rows = min(_rows(element), max(2, power_of_2(N)))
-    constants = {"MASKED": masked, "TARGET_MASKED": target_masked, "WEIGHTED": weighted}
-    constants |= {"PRESENT": present, "GRADIENT": gradient, **_described(element)}
+    constants: dict[str, Any] = {"ROOT": root, "MASKED": masked, "TARGET_MASKED": target_masked}
+    constants |= {"WEIGHTED": weighted, "PRESENT": present, "GRADIENT": gradient}
+    constants |= _described(element)
     constants |= {"F": F, "BLOCK": rows}
     warps = 1 if rows * max(element.padded) <= 512 else 4
     return Plan(launcher(matched.loss, constants, warps, 2), (B * blocks_in(N, rows), 1, 1))

@@ -20,8 +20,8 @@ AT_ONCE = tl.constexpr(64)
 @triton.jit
 def _tile(
     X, Z, WEIGHT, PRESENCE, NUMBERS, b, i, j, M, N, presence_weight,
-    WEIGHTED: tl.constexpr, PRESENT: tl.constexpr, KINDS: tl.constexpr, WIDTHS: tl.constexpr,
-    STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr,
+    ROOT: tl.constexpr, WEIGHTED: tl.constexpr, PRESENT: tl.constexpr, KINDS: tl.constexpr,
+    WIDTHS: tl.constexpr, STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr,
 ):  # fmt: skip
     """What each pair costs [i, j], with its weight and what the output's existence gains."""
     h = tl.zeros([i.shape[0], j.shape[0]], tl.float32)
@@ -30,6 +30,8 @@ def _tile(
             h, X + b * M * F, Z + b * N * F, tl.load(NUMBERS + k), i, j, M, N,
             KINDS[k], STARTS[k], WIDTHS[k], PADDED[k], F,
         )  # fmt: skip
+    if ROOT:
+        h = tl.sqrt(h)
     if WEIGHTED:
         h *= tl.load(WEIGHT + b * M + i, mask=i < M, other=0.0)[:, None]
     if PRESENT:
@@ -40,16 +42,19 @@ def _tile(
 @triton.jit
 def costs(
     X, Z, WEIGHT, PRESENCE, NUMBERS, COST, M, N, presence_weight,
-    WEIGHTED: tl.constexpr, PRESENT: tl.constexpr, TURNED: tl.constexpr, KINDS: tl.constexpr,
-    WIDTHS: tl.constexpr, STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    ROOT: tl.constexpr, WEIGHTED: tl.constexpr, PRESENT: tl.constexpr, TURNED: tl.constexpr,
+    KINDS: tl.constexpr, WIDTHS: tl.constexpr, STARTS: tl.constexpr, PADDED: tl.constexpr,
+    F: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """The costs of all pairs of small sets, [b, M, N], or if TURNED [b, N, M]."""
+    """The costs of all pairs of small sets, [b, M, N], or if TURNED [b, N, M].
+
+    Or their ROOT, if elements are points and costs are squares.
+    """
     b = tl.program_id(0).to(tl.int64)
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     h = _tile(
         X, Z, WEIGHT, PRESENCE, NUMBERS, b, i, j, M, N, presence_weight,
-        WEIGHTED, PRESENT, KINDS, WIDTHS, STARTS, PADDED, F,
+        ROOT, WEIGHTED, PRESENT, KINDS, WIDTHS, STARTS, PADDED, F,
     )  # fmt: skip
     at = j[None, :] * M + i[:, None] if TURNED else i[:, None] * N + j[None, :]
     tl.store(COST + b * M * N + at, h, mask=(i < M)[:, None] & (j < N)[None, :])
@@ -88,7 +93,7 @@ def stable(
     i, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     h = _tile(
         X, Z, WEIGHT, PRESENCE, NUMBERS, b, i, j, M, N, presence_weight,
-        WEIGHTED, PRESENT, KINDS, WIDTHS, STARTS, PADDED, F,
+        False, WEIGHTED, PRESENT, KINDS, WIDTHS, STARTS, PADDED, F,
     )  # fmt: skip
     h = tl.where(h == h, tl.minimum(h, 3.4e38), float("-inf"))  # infinity is of what is closed
     targets, outputs = i < M, j < N
@@ -114,15 +119,17 @@ def stable(
 def loss(
     X, Z, VALID, TARGET_VALID, WEIGHT, PRESENCE, NUMBERS, MATCHING, PARTS, DZ, DPRESENCE,
     M, N, blocks, factor, presence_weight,
-    MASKED: tl.constexpr, TARGET_MASKED: tl.constexpr, WEIGHTED: tl.constexpr,
-    PRESENT: tl.constexpr, GRADIENT: tl.constexpr, KINDS: tl.constexpr, WIDTHS: tl.constexpr,
-    STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr,
+    ROOT: tl.constexpr, MASKED: tl.constexpr, TARGET_MASKED: tl.constexpr,
+    WEIGHTED: tl.constexpr, PRESENT: tl.constexpr, GRADIENT: tl.constexpr, KINDS: tl.constexpr,
+    WIDTHS: tl.constexpr, STARTS: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """PARTS [b, block] that add up to ``factor`` times the loss under a MATCHING [b, i].
 
     A program has a BLOCK of outputs: a matching gives each at most one target, so that their
     gradients DZ [b, j, f] and DPRESENCE [b, j] are whole. A set of which a target is left without
-    an output costs infinity, and has a gradient of 0.
+    an output costs infinity, and has a gradient of 0. With ROOT a pair costs the root of a square,
+    which has no gradient at 0.
     """
     b = (tl.program_id(0) // blocks).to(tl.int64)
     j = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -149,6 +156,9 @@ def loss(
             X + b * M * F, Z + b * N * F, tl.load(NUMBERS + k), i, j, used,
             GRADIENT, KINDS[k], STARTS[k], WIDTHS[k], PADDED[k], F,
         )  # fmt: skip
+        if ROOT:
+            spent = tl.sqrt(spent)
+            d *= (0.5 / tl.where(spent > 0, spent, float("inf")))[:, None]
         cost += spent
         if GRADIENT:
             d = tl.where((g != 0)[:, None], g[:, None] * d, 0.0)
