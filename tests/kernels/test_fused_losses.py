@@ -280,6 +280,8 @@ def test_one_operator_inside_a_compiled_program(
         (slope,) = torch.autograd.grad((value * torch.tensor([1.0, 3.0])).sum(), z)
         found.append((value.detach(), slope))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="outside of what is compiled"):
+        torch.autograd.grad(compiled(z, "triton").sum(), z, create_graph=True)
     assert [name for name in called if name.startswith("setwise")] == ["setwise.row_loss.default"]
 
 

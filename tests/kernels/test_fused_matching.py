@@ -208,12 +208,15 @@ def test_one_operator_inside_a_compiled_program(loss: str, dynamic: bool) -> Non
     def step(z: Tensor, exists: Tensor) -> Tensor:
         return LOSSES[loss](2 * z, x, features, presence=exists, reduction="none", **given)
 
+    compiled = torch.compile(step, backend=watched, dynamic=dynamic, fullgraph=True)
     found = []
-    for program in (torch.compile(step, backend=watched, dynamic=dynamic, fullgraph=True), step):
+    for program in (compiled, step):
         value = program(z, exists)
         slopes = torch.autograd.grad((value * torch.tensor([1.0, 3.0, 2.0])).sum(), (z, exists))
         found.append([value.detach(), *slopes])
     torch.testing.assert_close(*found)
+    with pytest.raises(RuntimeError, match="outside of what is compiled"):
+        torch.autograd.grad(compiled(z, exists).sum(), z, create_graph=True)
     ours = [name for name in called if name.startswith("setwise")]
     assert ours == ["setwise.matched_loss.default"]
 

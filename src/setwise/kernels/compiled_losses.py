@@ -121,11 +121,22 @@ def _(
     return value, logits.new_empty(logits.shape)
 
 
+def require_first_derivative() -> None:
+    """Refuse to be differentiated again: an operator does not know how its gradient changes."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(
+            "torch.compile: the gradient of a set loss in a compiled program cannot be "
+            "differentiated again (create_graph=True); call the loss outside of what is compiled, "
+            "or, of losses by rows, with impl='reference'"
+        )
+
+
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[1])
 
 
 def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    require_first_derivative()
     (ready,) = ctx.saved_tensors
     d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
     return None, d_logits, *(None,) * 13

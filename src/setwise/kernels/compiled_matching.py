@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from setwise.kernels.compiled_losses import read
+from setwise.kernels.compiled_losses import read, require_first_derivative
 from setwise.kernels.matched_losses import MatchedCall
 
 
@@ -90,6 +90,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 
 def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    require_first_derivative()
     d_logits, d_presence = ctx.saved_tensors
     of_sets = grad.dim() > 0
     d_logits = d_logits * (grad[:, None, None] if of_sets else grad)
