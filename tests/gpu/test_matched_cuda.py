@@ -30,12 +30,16 @@ def forget() -> Iterator[None]:
     tapes.forget()
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_every_element(element: str, loss: str, size: tuple[int, int]) -> None:
-    judge(loss, element, *size, device="cuda")
-    judge(loss, element, *size, *EVERY, device="cuda", presence_weight=0.7)
+def test_every_element(element: str, loss: str) -> None:
+    judge(loss, element, 7, 9, *EVERY, device="cuda", presence_weight=0.7)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_size(loss: str, size: tuple[int, int]) -> None:
+    judge(loss, "boxes", *size, device="cuda")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -98,8 +102,10 @@ def test_compiled(loss: str, options: tuple[str, ...]) -> None:
     torch.testing.assert_close(*found, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("element", ELEMENTS)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("element", "size"),
+    [*((element, (6, 4)) for element in ELEMENTS), *(("boxes", size) for size in SIZES)],
+)
 def test_costs_of_all_pairs(element: str, size: tuple[int, int]) -> None:
     """As a loss sees them that has to know them all."""
     features = ELEMENTS[element]
@@ -145,9 +151,8 @@ def test_many_coordinates_inside_a_compiled_program(features: int) -> None:
             torch.set_float32_matmul_precision(precision)
             value = compiled(z)
             (slope,) = torch.autograd.grad(value, z)
-            torch.testing.assert_close(
-                slope, torch.autograd.grad(step(z), z)[0], rtol=1e-5, atol=1e-6
-            )
+            eager = torch.autograd.grad(step(z), z)[0]
+            torch.testing.assert_close(slope, eager, rtol=1e-3, atol=1e-4)
             assert ((value.double() - exact) / exact).abs() < allowed
     finally:
         torch.set_float32_matmul_precision(before)

@@ -58,11 +58,11 @@ def test_boxes(loss: str, on_a_device: list[str]) -> None:
     assert on_a_device == ["cheapest" if loss == "assignment" else "stable"]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_every_element(element: str, loss: str) -> None:
-    judge(loss, element, 3, 4)
-    judge(loss, element, 4, 3, "weight", "input_valid", reduction="mean")
+def test_every_element(element: str) -> None:
+    """Their costs are the same in a stable matching."""
+    judge("assignment", element, 3, 4)
+    judge("stable", element, 4, 3, "weight", "input_valid", reduction="mean")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -192,8 +192,7 @@ def test_small_sets_are_those_that_a_program_holds() -> None:
     assert most == (small_losses.MAX_ELEMENTS, small_losses.MAX_FEATURES)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("loss", "dynamic"), [("assignment", True), ("stable", False)])
 def test_one_operator_inside_a_compiled_program(loss: str, dynamic: bool) -> None:
     features = ELEMENTS["boxes"]
     called: list[str] = []
@@ -221,7 +220,7 @@ def test_one_operator_inside_a_compiled_program(loss: str, dynamic: bool) -> Non
     assert ours == ["setwise.matched_loss.default"]
 
 
-@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("element", ["boxes", "categorical as Bernoulli", "embeddings"])
 def test_costs_of_all_pairs(element: str) -> None:
     """Of losses that have to know them all, with first and second derivatives, there and back."""
     features, found = ELEMENTS[element], []

@@ -154,11 +154,12 @@ def fused() -> Iterator[tuple[str, Planned]]:
     yield "prepared, float16", plan.launch
     yield "nearest", planned(fused_plans.gather, 8, 99, F, "worst", *(on,) * 4).launch
     yield "nearest points", planned(fused_plans.gather, 8, 99, 3, "worst", *(on,) * 4).launch
-    boxes = describe((("categorical", 5, 1.0), ("square", 4, 0.5)))
-    yield "costs", planned(fused_plans.matching_costs, boxes, 8, 16, 9, 9, off, *(on,) * 3).launch
-    yield "pulls", planned(fused_plans.matching_pull, boxes, 8, 16, 9, 9).launch
-    yield "stable", planned(fused_plans.stable_matching, boxes, 8, 16, 9, 9, *(on,) * 4).launch
-    yield "matched", planned(fused_plans.matched_loss, boxes, 8, 9, 9, off, *(on,) * 5).launch
+    coordinates = describe((("square", 4, 0.5),))
+    small = (coordinates, 8, 16, 9, 4)
+    yield "costs", planned(fused_plans.matching_costs, *small, *(on,) * 4).launch
+    yield "pulls", planned(fused_plans.matching_pull, *small).launch
+    yield "stable", planned(fused_plans.stable_matching, *small, *(on,) * 4).launch
+    yield "matched", planned(fused_plans.matched_loss, coordinates, 8, 9, 4, *(on,) * 6).launch
     shape = (CPU, 1, N, N, 88, 96, torch.float32, "float32")
     yield "forward, bf16x6", planned(plans.logsumexp, *shape, off, on, on, off, off, on, 4).launch
 
