@@ -1,18 +1,26 @@
 """Likelihoods and transport on a GPU, forward and backward, beside set cross entropy and peers.
 
-    python benchmarks/likelihood.py
+Run ``python benchmarks/likelihood.py`` on a CUDA device; it prints a line for each measurement and
+writes the record ``benchmarks/records/likelihood-h200.json``. ``make docs`` makes the tables of
+``docs/lab-book.md`` from it. Peers are measured where they are installed: geomloss (tensorized) and
+flash-sinkhorn, on points, as they know no other cost; and Bethe's messages as PyTorch code,
+compiled.
 
-Peers are measured where they are installed: geomloss (tensorized) and flash-sinkhorn, on points, as
-they know no other cost; and Bethe's messages as PyTorch code, compiled. Times are medians in
-milliseconds, each with a wait for the device.
+Legend: B sets, N outputs and as many targets, F features.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -20,88 +28,167 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from setwise import environment
+from setwise.bench.cells import FAMILIES, SHAPES, Cell
+from setwise.bench.losses import graph_ms
+from setwise.files import atomic_write_text
 from setwise.kernels import bethe
-from setwise.kernels.triton import bethe as fused
 
-ROUNDS = 21
-REPEATS = 40
+Row = dict[str, Any]
+
+RECORD = Path(__file__).parent / "records" / "likelihood-h200.json"
+EXACT, BETHE, SH = "likelihood, exact", "likelihood, Bethe", "SH"
+# What is compared with SH, by the shape of the sets.
+COMPARED = {"puzzle": (EXACT, BETHE), "detr": (BETHE,)}
+# A host that others share is now fast, now slow: those that are compared take turns. Of a longer
+# step few calls tell enough.
+TURNS, CALLS = 12, 20
+LONG_MS, LONG_CALLS = 20.0, 5
+MESSAGES = 21  # rounds of them
+TEMPERATURES = (1.0, 10.0)
+PEERS: dict[str, dict[str, Any]] = {
+    "geomloss": {"backend": "tensorized"},
+    "flash_sinkhorn": {"half_cost": True},
+}
+HOW = (
+    "Milliseconds of a step, with a wait for the device: the median of many, and the least. Errors "
+    "are against float64: the largest difference, in units of the largest entry."
+)
 
 
-def median(step: Callable[[], object]) -> float:
-    for _ in range(5):
-        step()
+def timed(steps: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
+    """The median and the least time of each step, in milliseconds."""
+    times: dict[str, list[float]] = {}
+    for name, step in steps.items():
+        for _ in range(4):  # some compile, and launches are recorded
+            step()
+        times[name] = [time_of(step) for _ in range(LONG_CALLS)]
+    short = {name: steps[name] for name in steps if min(times[name]) < LONG_MS}
+    for _ in range(TURNS):
+        for name, step in short.items():
+            times[name] += [time_of(step) for _ in range(CALLS)]
+    return {
+        name: {"median_ms": statistics.median(found), "min_ms": min(found)}
+        for name, found in times.items()
+    }
+
+
+def time_of(step: Callable[[], object]) -> float:
     torch.cuda.synchronize()
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        times.append(1e3 * (time.perf_counter() - start))
-    return sorted(times)[REPEATS // 2]
+    start = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - start)
 
 
-def step_of(loss: Callable[..., Tensor], *sets: Tensor, **options: Any) -> Callable[[], object]:
+def step_of(loss: Callable[..., Tensor], *sets: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
     """Forward and backward, to the first of the sets."""
-    return lambda: torch.autograd.grad(loss(*sets, **options).mean(), sets[0])
+
+    def step() -> tuple[Tensor, Tensor]:
+        value = loss(*sets).mean()
+        return value.detach(), torch.autograd.grad(value, sets[0])[0]
+
+    return step
 
 
-def show(name: str, step: Callable[[], object]) -> None:
-    print(f"{name:56s} {median(step):9.3f}", flush=True)
+def losses(device: str) -> Iterator[Row]:
+    """Likelihoods beside set cross entropy, for every family of elements."""
+    for shape, compared in COMPARED.items():
+        for family in FAMILIES:
+            cells = {loss: Cell(loss, family, shape, SHAPES[shape]) for loss in (SH, *compared)}
+            steps = {
+                loss: step_of(cell.ours(), *cell.leaves(device)) for loss, cell in cells.items()
+            }
+            found = timed(steps)
+            for loss, step in steps.items():
+                row: Row = {"part": "losses", "loss": loss, "family": family, "shape": shape}
+                row |= {**found[loss], "graph_ms": graph_ms(step, device)}
+                yield row | (errors(cells[loss], step, device) if loss == EXACT else {})
 
 
-def bernoulli(B: int, N: int, F: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator("cuda").manual_seed(0)
-    logits = torch.randn(B, N, F, device="cuda", generator=generator).requires_grad_()
-    return logits, torch.rand(B, N, F, device="cuda", generator=generator).round()
+def errors(cell: Cell, step: Callable[[], tuple[Tensor, Tensor]], device: str) -> Row:
+    """Of value and gradient."""
+    logits, target = cell.leaves(device)
+    doubles = logits.detach().double().requires_grad_(), target.double()
+    right = step_of(cell.ours(), *doubles)()
+    found = [
+        ((got.double() - exact).abs().max() / exact.abs().max()).item()
+        for got, exact in zip(step(), right, strict=True)
+    ]
+    return dict(zip(("value_error", "gradient_error"), found, strict=True))
 
 
-def losses() -> None:
-    small, large = bernoulli(1000, 9, 15), bernoulli(64, 300, 92)
-    show("set cross entropy, 1000 x 9 x 15", step_of(sw.set_cross_entropy, *small))
-    show("exact likelihood", step_of(sw.set_likelihood, *small, method="exact"))
-    presence = torch.zeros(1000, 9, device="cuda")
-    options: dict[str, Any] = {"method": "exact", "presence": presence}
-    show("exact likelihood with presence", step_of(sw.set_likelihood, *small, **options))
-    show("set cross entropy, 64 x 300 x 92", step_of(sw.set_cross_entropy, *large))
-    show("Bethe's likelihood", step_of(sw.set_likelihood, *large, method="bethe"))
+def points(device: str) -> Iterator[Row]:
+    """Transport of points, beside libraries for it."""
+    generator = torch.Generator(device).manual_seed(0)
+    y, x = (torch.randn(SHAPES["detr"], generator=generator, device=device) for _ in range(2))
+    y.requires_grad_()
+    features = sw.Features(sw.Gaussian(x.shape[-1]))
+    for t in TEMPERATURES:
+
+        def ours(y: Tensor, x: Tensor, t: float = t) -> Tensor:
+            return sw.transport_cross_entropy(y, x, features, temperature=t)
+
+        row: Row = {"part": "transport", "temperature": t}
+        yield row | {"impl": "setwise", **timed({"": step_of(ours, y, x)})[""]}
+        for peer, options in PEERS.items():
+            if find_spec(peer) is not None:
+                yield row | {"impl": peer} | of_peer(peer, t, options, y, x)
 
 
-def messages() -> None:
+def of_peer(peer: str, t: float, options: dict[str, Any], y: Tensor, x: Tensor) -> Row:
+    """Its times, or what it raised: that is not the end of the run."""
+    try:
+        loss = import_module(peer).SamplesLoss(blur=t**0.5, debias=False, **options)
+        found: Row = timed({"": step_of(loss, y, x)})[""]
+    except Exception as error:
+        found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"}
+    return found | {"version": version(peer)}
+
+
+def messages(device: str) -> Iterator[Row]:
     """The same number of rounds for all sets, without looks at whether they have settled."""
-    logits, target = bernoulli(64, 300, 92)
-    bias = torch.nn.functional.softplus(logits.detach()).sum(-1).unsqueeze(1)
-    scores = target @ logits.detach().mT - bias
-    every = torch.ones(64, 300, dtype=torch.bool, device="cuda")
-    graph = bethe.graph(scores, torch.zeros(64, 300, device="cuda"), None, every, every)
+    from setwise.kernels.triton import bethe as fused  # not every machine has Triton
+
+    logits, target = Cell(BETHE, "Bernoulli", "detr", SHAPES["detr"]).leaves(device)
+    scores = -FAMILIES["Bernoulli"].cost(logits.detach(), target)
+    B, _, N = scores.shape
+    every = torch.ones(B, N, dtype=torch.bool, device=device)
+    graph = bethe.graph(scores, torch.zeros(B, N, device=device), None, every, every)
     compiled = torch.compile(lambda answers: bethe._answer(graph, bethe._ask(graph, answers)))
 
     def rounds() -> None:
         answers = torch.zeros_like(scores)
-        for _ in range(ROUNDS):
+        for _ in range(MESSAGES):
             answers = compiled(answers)
 
-    show(f"Bethe's messages, {ROUNDS} rounds, compiled PyTorch", rounds)
     never = patch.object(fused, "tolerance", lambda dtype: -1.0)
-    with patch.object(fused, "MOST_ROUNDS", ROUNDS), never:
-        show(f"Bethe's messages, {ROUNDS} rounds", lambda: fused.bethe(scores, None, None, None))
+    with patch.object(fused, "MOST_ROUNDS", MESSAGES), never:
+        ours = timed({"": lambda: fused.bethe(scores, None, None, None)})[""]
+    row: Row = {"part": "messages", "rounds": MESSAGES}
+    yield row | {"impl": "setwise", **ours}
+    yield row | {"impl": "compiled", **timed({"": rounds})[""]}
 
 
-def points() -> None:
-    y = torch.randn(64, 300, 92, device="cuda").requires_grad_()
-    x = torch.randn(64, 300, 92, device="cuda")
-    for t in (1.0, 10.0):
-        options: dict[str, Any] = {"features": sw.Features(sw.Gaussian(92)), "temperature": t}
-        show(f"transport of points, t = {t}", step_of(sw.transport_cross_entropy, y, x, **options))
-        for peer, own in (
-            ("geomloss", {"backend": "tensorized"}),
-            ("flash_sinkhorn", {"half_cost": True}),
-        ):
-            if find_spec(peer) is not None:
-                kind = import_module(peer).SamplesLoss
-                show(f"{peer}, t = {t}", step_of(kind(blur=t**0.5, debias=False, **own), y, x))
+def main() -> None:
+    """Measure, and write the record so far after each row."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=RECORD)
+    parser.add_argument("--commit", help="recorded in the header; default: asked of git")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("expected a CUDA device, found none: the Triton engine is what is measured")
+    torch.set_float32_matmul_precision("medium")
+    header = environment.describe(torch.device("cuda"), options.commit)
+    header |= {"date": datetime.now(UTC).date().isoformat(), "how": HOW, "precision": "medium"}
+    rows: list[Row] = []
+    for part in (losses, messages, points):
+        for row in part("cuda"):
+            print(row, flush=True)
+            rows.append(row)
+            text = json.dumps({"header": header, "rows": rows}, indent=1)
+            atomic_write_text(options.output, text + "\n")
 
 
 if __name__ == "__main__":
-    losses()
-    points()
-    messages()
+    main()

@@ -17,7 +17,7 @@ Legend: B pictures, L layers, M places for objects, N outputs, F features.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -167,9 +167,10 @@ class PublishedPredictor(NetworkConfig):
     outputs: int = 100
     width: int = 64
     convolutions: tuple[int, ...] = (32, 64, 64)
+    blocks: int = field(default=0, metadata={"later": True})
 
     def build(self, task: Task, *, to_train: bool = True) -> nn.Module:
-        encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1])
+        encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1], self.blocks)
         decoder = DECODERS[self.recipe](self.width, self.outputs)
         return Detection(SetPredictor(encoder, decoder, task.features))
 
@@ -251,10 +252,11 @@ COMPARED: dict[str, Any] = {
     "metric": "ap_0.1",
     "metric_label": "average precision within a distance of 0.1",
     "curves_of": "a thousand pictures, one in five of them held out",
+    "level": 0.5,
 }
 EXPERIMENT = Experiment(
     name="pictures",
-    title="From pictures to sets: losses and decoders",
+    title="Pictures to sets: losses and decoders",
     config=config,
     scenarios={name: f"{what}, {n} outputs" for name, (what, n) in SCENARIOS.items()},
     losses=(
@@ -271,7 +273,7 @@ EXPERIMENT = Experiment(
 )
 RECIPES = Experiment(
     name="picture-recipes",
-    title="From pictures to sets: published recipes, and other losses in them",
+    title="Published recipes: from pictures to sets, and other losses in them",
     config=published,
     scenarios={
         "detr": "DETR, 100 outputs",

@@ -21,9 +21,9 @@ from setwise.cli.user_file import run_file
 from setwise.experiments import Experiment, store
 from setwise.experiments.train import Training
 from setwise.files import alone
+from setwise.report.step_times import STEP_TIMES as TIMES
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
-TIMES = Path("studies", "picture-steps.jsonl")
 STEPS, REPEATS = 10, 3  # of an epoch, and how many of those are timed
 
 

@@ -5,7 +5,9 @@
 
 A cell is a network and a loss; cells are trained one after the other, all seeds at once, and what
 has a record is not trained again. ``setwise train studies/rendered_scenes.py`` would train every
-network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone.
+network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone;
+how many epochs there are, the rate of each network and the scale of places, which
+``rendered_rates.py`` looks for, stand in ``rendered_scenes.json``.
 """
 
 from __future__ import annotations
@@ -14,32 +16,44 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from setwise.cli.user_file import run_file
-from setwise.experiments import Config, DataConfig, Experiment, NetworkConfig, Schedule
+from setwise.experiments import Config, Experiment, NetworkConfig, Schedule
 from setwise.experiments.networks import Predictor
 from setwise.experiments.run import train
 from setwise.experiments.tasks import ScenesData
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
-DATA: DataConfig = ScenesData(renderer="torch", scale=0.05)
-EPOCHS = 30
+SETTINGS = Path(__file__).with_suffix(".json")
+CHOSEN: dict[str, Any] = json.loads(SETTINGS.read_text())
+EPOCHS, RATES = CHOSEN["epochs"], CHOSEN["rates"]
+# Trained on as they are, pictures are soon known by heart.
+DATA: ScenesData = ScenesData(renderer="torch", scale=CHOSEN["scale"], varied=True)
+WIDEST = 0.4  # the scale of places at first, where it falls
 _WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
-# The network of a scenario, the name of its rate, and the share over which that rises.
-NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
-    "queries": (
-        STUDY.PublishedPredictor("detr", 20, _WIDTH, _CONVOLUTIONS),
-        *("detr", 0.05),
-    ),
-    "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05),
+# Of scenarios: what they are called, the decoder and its outputs, the name of the rate and the
+# share over which that rises.
+RECIPES = {
+    "queries": ("queries with the loss on every layer, 20 outputs", "detr", 20, "queries", 0.05),
     "slot-attention": (
-        STUDY.PublishedPredictor("slot attention", 10, _WIDTH, _CONVOLUTIONS),
+        *("Slot Attention, 10 outputs", "slot attention", 10),
         *("slot-attention", 0.1),
     ),
-    "idspn": (STUDY.PublishedPredictor("idspn", 10, _WIDTH, _CONVOLUTIONS), "idspn", 0.05),
+    "idspn": ("iDSPN, 10 outputs", "idspn", 10, "idspn", 0.05),
 }
+NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
+    "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05)
+}
+SCENARIOS = {"regions": "an output for each region"}
+# With one block after each convolution as well: without, pictures to train on are not told apart.
+for _end, _said, _blocks in (("", "", 0), ("-residual", ", residual blocks", 1)):
+    for _name, (_label, _decoder, _outputs, _rate, _warmup) in RECIPES.items():
+        _network = STUDY.PublishedPredictor(_decoder, _outputs, _WIDTH, _CONVOLUTIONS, _blocks)
+        NETWORKS[_name + _end] = (_network, _rate, _warmup)
+        SCENARIOS[_name + _end] = _label + _said
 # In the order in which they are trained: what is to be compared comes first.
 CELLS = (
     ("queries", "plain_cross_entropy"),
@@ -48,6 +62,9 @@ CELLS = (
     ("queries", "bethe_likelihood"),
     ("queries", "detr_loss"),
     ("regions", "plain_cross_entropy"),
+    ("queries-residual", "plain_cross_entropy"),
+    ("slot-attention-residual", "huber_loss"),
+    ("idspn-residual", "huber_loss"),
 )
 PUBLISHED = ("huber_loss", "detr_loss")  # which their authors give all of their weight throughout
 
@@ -55,7 +72,6 @@ PUBLISHED = ("huber_loss", "detr_loss")  # which their authors give all of their
 def config(scenario: str, loss: str, seed: int) -> Config:
     """A network with a loss; places count little at first, but in losses of published recipes."""
     network, rate_of, warmup = NETWORKS[scenario]
-    rates = json.loads(STUDY.SETTINGS.read_text())["rates"]
     return Config(
         experiment="rendered-scenes",
         scenario=scenario,
@@ -68,11 +84,10 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         schedule=Schedule(
             epochs=EPOCHS,
             batch=64,
-            # Of networks half as wide, on pictures a seventh as large.
-            learning_rate=rates[rate_of] / 2,
+            learning_rate=RATES[rate_of],
             cooldown=0.5,
             warmup=warmup,
-            blur=1.0 if loss in PUBLISHED else 8.0,
+            blur=1.0 if loss in PUBLISHED else WIDEST / DATA.scale,
             evaluations=10,
         ),
     )
@@ -82,12 +97,7 @@ EXPERIMENT = Experiment(
     name="rendered-scenes",
     title="Rendered scenes: our losses, and published recipes",
     config=config,
-    scenarios={
-        "queries": "queries with the loss on every layer, 20 outputs",
-        "regions": "an output for each region",
-        "slot-attention": "Slot Attention, 10 outputs",
-        "idspn": "iDSPN, 10 outputs",
-    },
+    scenarios=SCENARIOS,
     losses=tuple(dict.fromkeys(loss for _, loss in CELLS)),
     seeds=3,
     metric="ap_0.125",

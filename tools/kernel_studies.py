@@ -114,6 +114,52 @@ def skipping(record: Record) -> str:
     )
 
 
+def likelihood(record: Record) -> str:
+    """Likelihoods beside set cross entropy, and transport beside libraries for it."""
+    header, rows = record["header"], record["rows"]
+    cells = {(r["shape"], r["family"], r["loss"]): r for r in rows if r["part"] == "losses"}
+    times, errors = [], []
+    for (shape, family, loss), row in cells.items():
+        base = cells[shape, family, "SH"]
+        if row is base:
+            continue
+        pairs = [(row[kind], base[kind]) for kind in ("median_ms", "min_ms", "graph_ms")]
+        told = [
+            ""
+            if ours is None or sh is None
+            else f"{number(ours)} / {number(sh)}: {ratio(ours / sh)}"
+            for ours, sh in pairs
+        ]
+        times.append([shape, loss, family, *told])
+        errors += [row["value_error"], row["gradient_error"]] if "value_error" in row else []
+    plans: dict[str, list[str]] = {}
+    for row in (row for row in rows if row["part"] == "transport"):
+        found = row["error"] if "error" in row else number(row["median_ms"])
+        plans.setdefault(row["impl"], []).append(found)
+    each = list(dict.fromkeys(r["temperature"] for r in rows if r["part"] == "transport"))
+    messages = {r["impl"]: r for r in rows if r["part"] == "messages"}
+    lines = [
+        f"Milliseconds, likelihood / SH, and how many times as long that is. {header['device']}, "
+        f"torch {header['torch']}, commit {str(header['commit'])[:12]}.",
+        "",
+        *markdown(["shape", "loss", "elements", "median", "least", "from a CUDA graph"], times),
+        "",
+        wrapped(f"The exact ones are off float64 by {max(errors):.0e} at most, value or gradient."),
+        "Milliseconds of transport of points, (64, 300, 92):",
+        "",
+        *markdown(
+            ["library", *(f"t = {t:g}" for t in each)],
+            [[name, *found] for name, found in plans.items()],
+        ),
+    ]
+    if messages:
+        ours, compiled = (number(messages[name]["median_ms"]) for name in ("setwise", "compiled"))
+        rounds = f"{messages['setwise']['rounds']} rounds of Bethe's messages of these sizes"
+        text = f"{rounds} take {ours} ms, as compiled PyTorch {compiled} ms."
+        lines += ["", wrapped(text).rstrip()]
+    return "\n".join([*lines, ""])
+
+
 def precision(record: Record) -> str:
     """A training step at PyTorch's default precision and in tf32: time, memory and error."""
     header, rows = record["header"], record["rows"]

@@ -14,7 +14,15 @@ from setwise.bench import show
 from setwise.bench.limits import limit_ms
 from setwise.files import atomic_write_text
 from setwise.report import heatmap
-from tools.kernel_studies import designs, matrix, on_a_cpu, precision, profile, skipping
+from tools.kernel_studies import (
+    designs,
+    likelihood,
+    matrix,
+    on_a_cpu,
+    precision,
+    profile,
+    skipping,
+)
 from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +34,7 @@ Row = dict[str, Any]
 LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
 PROFILE, MATRIX = "profile-h200.json", "matrix-h200.json"
-CPU_MATRIX = "matrix-cpu.json"
+CPU_MATRIX, LIKELIHOOD = "matrix-cpu.json", "likelihood-h200.json"
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
@@ -35,6 +43,10 @@ NOT_MEASURED = wrapped(
     f"The matrix is not recorded yet. `setwise bench losses --output benchmarks/records/{MATRIX}` "
     f"measures it, `make docs` draws it here. Until then the [lab book](lab-book.md#measured) has "
     f"what was measured of set cross entropy with Bernoulli features."
+)
+
+NO_LIKELIHOOD = wrapped(
+    f"Not recorded yet: `python benchmarks/likelihood.py` writes `benchmarks/records/{LIKELIHOOD}`."
 )
 
 # The goals that were set before the kernels were written.
@@ -81,7 +93,10 @@ def guide(records: Path) -> dict[str, str]:
 
 def measured_matrix(records: Path) -> Record | None:
     """The record of `setwise bench losses`, where there is one."""
-    path = records / MATRIX
+    return _if_there(records / MATRIX)
+
+
+def _if_there(path: Path) -> Record | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
@@ -91,6 +106,7 @@ def lab_book(records: Path) -> dict[str, str]:
         json.loads((records / name).read_text())
         for name in (LOSSES, DESIGNS, SKIPPING, PRECISION, PROFILE)
     )
+    likely = _if_there(records / LIKELIHOOD)
     return {
         "benchmark": table(losses),
         "bars": bars(losses),
@@ -102,6 +118,7 @@ def lab_book(records: Path) -> dict[str, str]:
         "skipping": skipping(skipped),
         "precision": precision(precise),
         "profile": profile(profiled),
+        "likelihood": NO_LIKELIHOOD if likely is None else likelihood(likely),
     }
 
 

@@ -3,10 +3,10 @@
     python -m tools.renderers measure  # the record and the figure; needs Blender, takes minutes
     python -m tools.renderers write    # the tables of docs/renderers.md
 
-The records are benchmarks/records/renderers.json and, of ``studies/rendered_scenes.py``,
-results/rendered-scenes.jsonl. Signal to noise is that of bytes, 10 lg(255^2 / d)
-with the mean square difference d; seconds are those of one core, which Blender, a program of its
-own, does not tell.
+The records are benchmarks/records/renderers.json and, of ``studies/rendered_scenes.py`` and
+``rendered_rates.py``, results/rendered-scenes.jsonl and results/studies/scene-rates.jsonl. Signal
+to noise is that of bytes, 10 lg(255^2 / d) with the mean square difference d; seconds are those of
+one core, which Blender, a program of its own, does not tell.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from setwise.cli.user_file import run_file
 from setwise.environment import describe
-from setwise.experiments import records
+from setwise.experiments import records, store
 from setwise.experiments.experiment import Sheet
+from setwise.experiments.settings import check_settings
 from setwise.files import atomic_write_text
 from setwise.render import Scene, SceneSettings, open_renderer
 from setwise.render.backends import RendererName
-from tools.markdown import markdown, with_blocks
+from tools.markdown import markdown, with_blocks, wrapped
 from tools.photographs import contact_sheet, save
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +44,12 @@ SCENES = 4
 MANY = 128  # rays for each pixel of what all are held against
 TABLE = SceneSettings()
 NAME = "rendered-scenes"
+STUDY = run_file("study", ROOT / "studies" / "rendered_scenes.py")
+TRIALS = Path("studies", "scene-rates.jsonl")
+UNTRIED = (
+    "Rates are half of those that were chosen in [short trainings on "
+    "sprites](picture-losses.md#what-is-compared); nothing was tried on scenes.\n"
+)
 # The numbers of a record, and the distance within which each counts an object as found.
 LIMITS = {
     "ap": "any, all pictures",
@@ -112,10 +120,13 @@ def learned(results: Path) -> str:
         return "Nothing recorded yet.\n"
     sheet = Sheet.read(results / f"{NAME}.json")
     cells: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
-    lengths = set()
-    for record in records.read(results / f"{NAME}.jsonl"):
-        cells[record["scenario"], record["loss"]].append(record["metrics"])
-        lengths.add(_length(record["config"]))
+    lengths: dict[str, set[str]] = defaultdict(set)
+    found = records.read(results / f"{NAME}.jsonl")
+    check_settings(NAME, [record["config"] for record in found])
+    for record in found:
+        cell = record["scenario"], record["loss"]
+        cells[cell].append(record["metrics"])
+        lengths[_length(record["config"])].add(_named(sheet, *cell))
     rows = []
     for (scenario, loss), runs in cells.items():
         medians = [median(run[name] for run in runs) for name in LIMITS]
@@ -124,20 +135,61 @@ def learned(results: Path) -> str:
         rows.append((medians[-1], [*told, *(f"{value:.3f}" for value in medians)]))
     rows.sort(key=lambda row: -row[0])
     table = markdown(["network", "loss", "seeds", *LIMITS.values()], [row for _, row in rows])
-    return "\n".join([f"Each was trained for {' or '.join(sorted(lengths))}.", "", *table]) + "\n"
+    if len(lengths) == 1:
+        said = f"Each was trained for {next(iter(lengths))}."
+    else:
+        parts = (f"For {length}: {'; '.join(sorted(own))}" for length, own in lengths.items())
+        said = f"Not all were trained alike. {'. '.join(parts)}."
+    if missing := [_named(sheet, *cell) for cell in STUDY.CELLS if cell not in cells]:
+        said += f" Not trained yet: {'; '.join(missing)}."
+    return "\n".join([wrapped(said), *table]) + "\n"
+
+
+def _named(sheet: Sheet, scenario: str, loss: str) -> str:
+    return f"{sheet.scenarios[scenario]} with {sheet.losses[loss].symbol}"
 
 
 def _length(config: dict[str, Any]) -> str:
-    """How long a network was trained."""
+    """How long a network was trained, and on what."""
     epochs, batch = config["schedule"]["epochs"], config["schedule"]["batch"]
     pictures = config["data"]["train"]
-    steps = epochs * math.ceil(pictures / batch)
-    return f"{epochs} epochs of {pictures:,} pictures, {steps:,} steps of {batch}"
+    steps = epochs * (pictures // batch)  # what does not fill a batch sits an epoch out
+    varied = (
+        ", mirrored by chance and lit otherwise each time" if config["data"].get("varied") else ""
+    )
+    return f"{epochs} epochs of {pictures:,} pictures{varied}: {steps:,} steps of {batch}"
+
+
+def tried(results: Path) -> str:
+    """Which rates and scales were tried for each network; bold what the study takes."""
+    found = store.read(results / TRIALS)
+    if not found:
+        return UNTRIED
+    rows = []
+    for one in sorted(found, key=lambda one: (one["name"], one["scale"], one["rate"])):
+        name, rate, scale = one["name"], one["rate"], one["scale"]
+        # Published losses do not ask for a scale.
+        rate_of = STUDY.NETWORKS[name][1]
+        scaled = rate_of == "queries"
+        taken = STUDY.RATES[rate_of] == rate and (not scaled or STUDY.DATA.scale == scale)
+        row = [f"{rate:g}", f"{scale:g}" if scaled else ""]
+        row += [f"{one[value]:.3f}" for value in ("heldout_ap", "heldout")]
+        label = STUDY.EXPERIMENT.scenarios[name]
+        rows.append([label, *(f"**{cell}**" if taken and cell else cell for cell in row)])
+    epochs = " or ".join(map(str, sorted({one["epochs"] for one in found})))
+    said = (
+        f"Rates, and for our losses the scale of places, were tried with one seed for {epochs} "
+        f"epochs, on the last tenth of the pictures to train on, held out there. Average precision "
+        f"on it, bold what the study takes:"
+    )
+    table = markdown(["network", "rate", "scale", "any", "0.125"], rows)
+    return "\n".join([wrapped(said), *table]) + "\n"
 
 
 def written(text: str, results: Path = ROOT / "results") -> str:
     """The page with the tables of the records."""
-    return with_blocks(text, PAGE.name, {"renderers": compared(), "rendered": learned(results)})
+    blocks = {"renderers": compared(), "rendered": learned(results), "tried": tried(results)}
+    return with_blocks(text, PAGE.name, blocks)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -46,6 +46,7 @@ def with_records(folder: Path, **changed: dict[str, Any]) -> Path:
         "skipping": kernels.SKIPPING,
         "profile": kernels.PROFILE,
         "matrix": kernels.MATRIX,
+        "likelihood": kernels.LIKELIHOOD,
     }
     for which, record in changed.items():
         (folder / names[which]).write_text(json.dumps(record))
@@ -238,3 +239,34 @@ def test_the_pictures_are_current(picture: Path, record: str, draw: Any, tmp_pat
     found = read(record)
     draw(found["header"], found["rows"], tmp_path / "again.png")
     assert differing_pixels(picture, tmp_path / "again.png") < 0.01, "run make docs"
+
+
+@pytest.mark.slow  # what is committed is compared in the first tier
+def test_likelihoods_are_written_and_others_are_noticed(tmp_path: Path) -> None:
+    """With what could not be captured, and a library that failed."""
+    times = {"median_ms": 0.4, "min_ms": 0.3, "graph_ms": 0.2}
+    rows: list[dict[str, Any]] = [
+        {"part": "losses", "shape": "puzzle", "family": "Gaussian", "loss": loss, **times}
+        for loss in ("SH", "likelihood, exact", "likelihood, Bethe")
+    ]
+    rows[1] |= {"value_error": 1e-7, "gradient_error": 2e-6}
+    rows[2]["graph_ms"] = None
+    transport = {"part": "transport", "temperature": 10.0}
+    rows += [{**transport, "impl": "setwise", "median_ms": 2.0, "min_ms": 1.5}]
+    rows += [{**transport, "impl": "geomloss", "error": "ValueError: too many"}]
+    for impl in ("setwise", "compiled"):
+        rows.append({"part": "messages", "rounds": 21, "impl": impl, "median_ms": 3.0})
+    header = {"device": "some GPU", "torch": "2.8.0", "commit": "0123456789abcdef"}
+    record: dict[str, Any] = {"header": header, "rows": rows}
+    page = kernels.update(PAGE, with_records(tmp_path, likelihood=record))
+    assert "| puzzle | likelihood, exact | Gaussian | 0.400 / 0.400: 1.0x |" in page
+    assert "off float64 by 2e-06 at most" in page
+    assert "| geomloss | ValueError: too many |" in page
+    assert page != PAGE.read_text()
+    for at, row in enumerate(rows):
+        for what in ("median_ms", "graph_ms", "gradient_error"):
+            if row.get(what) is not None:
+                other = copy.deepcopy(record)
+                other["rows"][at][what] *= 2
+                changed = kernels.update(PAGE, with_records(tmp_path, likelihood=other))
+                assert changed != page, (at, what)

@@ -12,7 +12,12 @@ from tools import pictures
 
 from pictures import differing_pixels
 from recorded import RESULTS
+from repository import ROOT
+from setwise.cli.user_file import run_file
 from setwise.experiments.experiment import LossStyle, Sheet
+from setwise.report.effort import said_of_best, steps_to
+from setwise.report.page.effort import effort_of
+from setwise.report.step_times import STEP_TIMES, said_of_times, step_times
 from setwise.report.tables import Recorded
 
 AH, LH = "assignment_cross_entropy", "bethe_likelihood"
@@ -26,6 +31,7 @@ SHEET = Sheet(
     },
     metric="ap_0.1",
     metric_label="average precision",
+    level=0.5,
 )
 
 
@@ -61,11 +67,12 @@ def test_the_committed_page_is_that_of_the_records() -> None:
 
 # Slow: a dozen panels are drawn. The page, from the same records, is in the first tier.
 @pytest.mark.slow
-def test_the_figure_is_that_of_the_records(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", pictures.FIGURES)
+def test_the_figures_are_those_of_the_records(name: str, tmp_path: Path) -> None:
     again, committed = (
-        folder / pictures.FIGURE for folder in (tmp_path, pictures.PAGE.parent / "figures")
+        folder / pictures.FIGURES[name] for folder in (tmp_path, pictures.PAGE.parent / "figures")
     )
-    pictures.draw(RESULTS, again)
+    pictures.draw(RESULTS, name, again)
     assert again.exists() == committed.exists()
     if again.exists():
         assert differing_pixels(again, committed) < 0.01, "run make docs"
@@ -74,21 +81,23 @@ def test_the_figure_is_that_of_the_records(tmp_path: Path) -> None:
 def test_steps_are_counted_between_evaluations() -> None:
     """Of ten steps an epoch; on the line from 0.4 to 0.6 a half lies in the middle."""
     first, second, third = (run("queries", AH, 0, curve) for curve in CURVES["queries", AH])
-    assert pictures.steps_to(first) == pytest.approx(25)
-    assert pictures.steps_to(second) == pytest.approx(30 + 10 / 3)
-    assert pictures.steps_to(third) == pytest.approx(20)
-    assert pictures.steps_to(run("slots", AH, 1, [0.0, None, None, None])) == math.inf
+    assert steps_to(SMALL, first) == pytest.approx(25)
+    assert steps_to(SMALL, second) == pytest.approx(30 + 10 / 3)
+    assert steps_to(SMALL, third) == pytest.approx(20)
+    assert steps_to(SMALL, run("slots", AH, 1, [0.0, None, None, None])) == math.inf
 
 
-def test_tables() -> None:
-    steps = pictures.effort(SMALL)
+def test_tables(tmp_path: Path) -> None:
+    steps = pictures.steps(SMALL)
     assert "|  | AH | LH |\n" in steps
     assert "| queries, 5 outputs | 25 | **20** |\n" in steps
     assert "| slots, 5 outputs | never (1 of 3) |  |\n" in steps
-    assert "| queries, 5 outputs | **2.50** | 4.00 |\n" in pictures.effort(SMALL, TIMES)
+    assert "| queries, 5 outputs | **2.50** | 4.00 |\n" in pictures.seconds(SMALL, TIMES, tmp_path)
     one = {("pictures", "queries", LH): 0.2}  # the other was not timed
-    assert "| queries, 5 outputs |  | **4.00** |\n" in pictures.effort(SMALL, one)
-    assert pictures.effort(SMALL, {("picture-recipes", "detr", LH): 0.2}) == pictures.NOTHING
+    assert "| queries, 5 outputs |  | **4.00** |\n" in pictures.seconds(SMALL, one, tmp_path)
+    none = pictures.seconds(SMALL, {("picture-recipes", "detr", LH): 0.2}, tmp_path)
+    assert "not known, for several losses were trained together" in none.replace("\n", " ")
+    assert "|" not in none
     end = pictures.end(SMALL)
     assert "| queries, 5 outputs | 0.700 (0.70-0.80) | **0.900** (0.90-0.90) |\n" in end
     assert "| slots, 5 outputs | **0.400** (0.00-0.60) |  |\n" in end
@@ -105,17 +114,99 @@ def test_equal_steps_and_equal_time_are_not_the_same() -> None:
     assert "| none | none | none |\n" in pictures.best(Recorded(SHEET, low, []), times)
 
 
+def test_how_often_a_loss_is_best() -> None:
+    """With a second loss in the second row, which nobody has timed."""
+    assert said_of_best(SMALL, TIMES) == ""  # one row has two losses to compare
+    more = [run("slots", LH, seed, [0.1, 0.2, 0.3, 0.395]) for seed in range(3)]
+    both = Recorded(SHEET, SMALL.records + more, [])
+    assert said_of_best(both, TIMES) == (
+        "Best, or level with the best. At equal steps, of 2 rows: LH 2; AH 1."
+    )
+
+
+def test_our_losses_stand_beside_the_recipes() -> None:
+    """Where each ends best; of recipes with the loss of their authors alone."""
+    sheet = Sheet(
+        **vars(SHEET)
+        | {"name": pictures.RECIPES, "scenarios": {"idspn": "iDSPN, 5 outputs"}}
+        | {"losses": {"huber_loss": LossStyle("Huber", "Huber's", "#17becf"), **SHEET.losses}}
+    )
+    runs = [run("idspn", "huber_loss", 0, [0.0, 0.0, 1.0, 0.8]), run("idspn", LH, 0, [1.0] * 4)]
+    text = pictures.beside(SMALL, Recorded(sheet, runs, []), TIMES)
+    assert text.splitlines()[2:] == [
+        "| LH | queries, 5 outputs | 0.900 | 20 | 4.00 |",
+        "| Huber | the recipe of iDSPN, 5 outputs | 0.800 | 25 |  |",
+        "| AH | queries, 5 outputs | 0.700 | 25 | 2.50 |",
+    ]
+    assert pictures.beside(None, None, {}) == pictures.NOTHING
+
+
+def test_longer_trainings_stand_beside_the_shorter(tmp_path: Path) -> None:
+    assert pictures.longer(tmp_path, [SMALL]) == pictures.NOTHING
+    sheet = Sheet(**vars(SHEET) | {"name": pictures.LONGER})
+    sheet.write(tmp_path)
+    about = {"experiment": sheet.name, "environment": {"hardware": "a machine", "torch": "2"}}
+    lines = []
+    for seed, end in enumerate((0.7, 0.8, 0.95)):
+        line = run("slots", AH, seed, [0.1, 0.2, 0.3, end]) | about
+        line["history"]["epoch"] = [8, 16, 24, 32]
+        own = {"loss": AH, "scenario": "slots", "network": {}}
+        lines.append(line | {"config": line["config"] | own})
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / f"{sheet.name}.jsonl").write_text(text)
+    *_, found, _, missing = pictures.longer(tmp_path, [SMALL]).splitlines()
+    assert found == "| AH | slots, 5 outputs | 320 | 0.800 (0.70-0.95) | 0.400 |"
+    assert missing == "No runs yet: queries, 5 outputs."
+
+
 def test_times_are_of_one_network(tmp_path: Path) -> None:
-    line = {"experiment": "pictures", "scenario": "queries", "loss": AH}
-    line |= {"milliseconds": 50.0, "members": 5}
+    line = {"experiment": "pictures", "scenario": "queries", "loss": AH, "members": 5}
+    line |= {"milliseconds": 50.0, "environment": {"hardware": "a machine"}}
     (tmp_path / "studies").mkdir()
-    (tmp_path / pictures.STEPS).write_text(json.dumps(line) + "\n")
-    assert pictures.step_times(tmp_path) == {("pictures", "queries", AH): pytest.approx(0.01)}
-    found = pictures.step_times(tmp_path, SMALL, None)  # of others 3 s, two networks, 40 steps
+    (tmp_path / STEP_TIMES).write_text(json.dumps(line) + "\n")
+    assert step_times(tmp_path, []) == {("pictures", "queries", AH): pytest.approx(0.01)}
+    found = step_times(tmp_path, [SMALL])  # of others 3 s, two networks, 40 steps
     assert found["pictures", "queries", AH] == pytest.approx(0.01)
     assert found["pictures", "queries", LH] == pytest.approx(3 / 2 / 40)
+    assert said_of_times(tmp_path, SMALL, found) == (
+        "Seconds are those of one network: measured on steps alone, where 5 with the same loss "
+        "take them together on a machine; in 2 of 3 cells shares of the time of whole trainings, "
+        "evaluations and whatever else the machine did included, which is rough."
+    )
     mixed = Recorded(SHEET, [one | {"ensemble": "all"} for one in SMALL.records], [])
-    assert pictures.step_times(tmp_path, mixed).keys() == {("pictures", "queries", AH)}
+    assert step_times(tmp_path, [mixed]).keys() == {("pictures", "queries", AH)}
+    (tmp_path / STEP_TIMES).write_text(json.dumps(line | {"members": 0}) + "\n")
+    with pytest.raises(ValueError, match=r"picture-steps.jsonl, line 1: .*members"):
+        step_times(tmp_path, [])
+
+
+def test_the_report_has_the_same_tables(tmp_path: Path) -> None:
+    text = str(effort_of(tmp_path, SMALL))
+    assert "A small study: steps to 0.5, average precision" in text
+    assert ">25</td>" in text
+    assert "<strong>20</strong>" in text
+    assert ">LH 0.90</td>" in text
+    without = Sheet(**vars(SHEET) | {"level": None})
+    assert effort_of(tmp_path, Recorded(without, SMALL.records, [])) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"config": {"data": {}, "schedule": {"batch": 4}}}, "need a config with data.train"),
+        ({"history": {"epoch": [1]}}, "need a history of ap_0.1"),
+        ({"history": {"epoch": [0], "heldout": [1]}}, "epochs that rise from 1"),
+    ],
+)
+def test_runs_whose_steps_cannot_be_counted(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        steps_to(SMALL, SMALL.records[0] | changed)
+
+
+@pytest.mark.parametrize("wrong", [{"level": "0.5"}, {"level": 0}, {"better": "lower"}])
+def test_levels_that_cannot_be(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="level: expected a positive number"):
+        Sheet(**vars(SHEET) | wrong)
 
 
 def test_rates(tmp_path: Path) -> None:
@@ -130,10 +221,28 @@ def test_rates(tmp_path: Path) -> None:
 
 
 def test_what_is_recorded_is_said(tmp_path: Path) -> None:
-    assert pictures.recorded([SMALL, None]) == (
+    assert pictures.recorded([SMALL]) == (
         "9 runs of 3 cells, of 4; 3 seeds, 40 steps each, in 14 s of networks trained together on "
-        "a machine;\n40 pictures to train on, 10 held out.\n"
+        "a machine;\n40 pictures to train on, 10 held out. No runs yet: slots, 5 outputs (LH).\n"
     )
     fewer = Recorded(SHEET, [r for r in SMALL.records if r["scenario"] == "queries"], [])
     assert "No runs yet: slots, 5 outputs." in pictures.recorded([fewer]).replace("\n", " ")
+    more = [run("slots", LH, 0, [0.1, 0.2, 0.3, 0.4])]
+    assert "yet" not in pictures.recorded([Recorded(SHEET, SMALL.records + more, [])])
     assert pictures.NOTHING in pictures.update(pictures.PAGE, tmp_path)
+
+
+def test_what_the_page_says_of_the_study_is_so() -> None:
+    study = run_file("experiment", ROOT / "studies" / "detection.py")
+    [config] = study.EXPERIMENT.configs([0], ["queries-20"], ["plain_cross_entropy"])
+    data, schedule, network = config.data, config.schedule, config.network
+    text = " ".join(pictures.PAGE.read_text().split())
+    assert f"Sprites on {data.side} x {data.side} pixels" in text
+    assert f"so is the width of {network.width}" in text
+    assert len(network.convolutions) == 3, "three layers of them"
+    assert f"with a scale of {data.scale} for places" in text
+    share = f"over {100 * schedule.loss_temperature_until:.0f} %"
+    assert f"from {schedule.loss_temperature:g} to 1 {share}" in text
+    assert f"from 0 to 1 over {100 * schedule.exclusivity_until:.0f} %" in text
+    assert f"How long to an average precision of {study.EXPERIMENT.level}" in text
+    assert set(study.RECIPES.scenarios) == set(pictures.OWN)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tools.photographs import GAP
 
 from repository import ROOT
 from setwise.cli.user_file import run_file
+from setwise.experiments import store
 
 pytestmark = pytest.mark.slow
 
@@ -40,19 +43,61 @@ def test_the_third_row_of_the_figure_is_drawn_again() -> None:
     assert np.abs(figure[top : top + side, :side] - picture).mean() < 3
 
 
+def test_what_was_tried_is_told(tmp_path: Path) -> None:
+    assert renderers.tried(tmp_path) == renderers.UNTRIED
+    study = renderers.STUDY
+    if not store.read(ROOT / "results" / renderers.TRIALS):
+        sprites = json.loads(study.STUDY.SETTINGS.read_text())["rates"]
+        halves = {name: sprites[{"queries": "detr"}.get(name, name)] / 2 for name in study.RATES}
+        assert halves == study.RATES
+    rates = run_file("experiment", ROOT / "studies" / "rendered_rates.py")
+    assert renderers.TRIALS == rates.TRIALS
+    rate, scale = study.RATES["queries"], study.DATA.scale
+    line = {"name": "queries", "epochs": 20, "heldout_ap": 0.5, "heldout": 0.25}
+    lines = [line | {"rate": one, "scale": scale} for one in (rate, 9.0)]
+    lines.append(lines[0] | {"name": "idspn", "rate": study.RATES["idspn"]})
+    store.append(tmp_path / rates.TRIALS, lines)
+    *_, first, second, third = renderers.tried(tmp_path).splitlines()
+    label = study.EXPERIMENT.scenarios["idspn"]
+    assert first == f"| {label} | **{lines[2]['rate']:g}** |  | **0.500** | **0.250** |"
+    assert second.endswith(f"| **{rate:g}** | **{scale:g}** | **0.500** | **0.250** |")
+    assert third.endswith(f"| 9 | {scale:g} | 0.500 | 0.250 |")
+
+
 def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
-    experiment = run_file("experiment", ROOT / "studies" / "rendered_scenes.py").EXPERIMENT
-    experiment.sheet.write(tmp_path)
-    lines = []
-    for loss, best in (("plain_cross_entropy", 0.5), ("huber_loss", 0.25)):
-        for seed in range(3):
-            [config] = experiment.configs([seed], ["idspn"], [loss])
-            metrics = dict.fromkeys(renderers.LIMITS, best + 0.1 * seed)
-            told = {"scenario": "idspn", "loss": loss, "metrics": metrics, "seed": seed}
-            lines.append({"schema": 2, "run": config.identity, "config": config.as_dict()} | told)
-    path = tmp_path / f"{renderers.NAME}.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    said, *_, first, second = renderers.learned(tmp_path).splitlines()
-    assert said == "Each was trained for 30 epochs of 20,000 pictures, 9,390 steps of 64."
+    study = run_file("experiment", ROOT / "studies" / "rendered_scenes.py")
+    study.EXPERIMENT.sheet.write(tmp_path)
+
+    def learned(*trained: tuple[str, str, float, dict[str, Any]]) -> list[str]:
+        lines = []
+        for scenario, loss, best, changed in trained:
+            for seed in range(3):
+                [config] = study.EXPERIMENT.configs([seed], [scenario], [loss])
+                config = replace(config, schedule=replace(config.schedule, **changed))
+                metrics = dict.fromkeys(renderers.LIMITS, best + 0.1 * seed)
+                told = {"scenario": scenario, "loss": loss, "metrics": metrics, "seed": seed}
+                own = {"run": config.identity, "config": config.as_dict()}
+                lines.append({"schema": 2} | own | told)
+        path = tmp_path / f"{renderers.NAME}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        said, table = renderers.learned(tmp_path).split("\n\n")
+        return [" ".join(said.split()), *table.splitlines()[2:]]
+
+    every = [(*cell, 0.5 - 0.05 * place, {}) for place, cell in enumerate(study.CELLS)]
+    said, first, second, *_ = learned(*every)
+    assert said == (
+        f"Each was trained for {study.EPOCHS} epochs of 20,000 pictures, mirrored by chance and "
+        f"lit otherwise each time: {312 * study.EPOCHS:,} steps of 64."
+    )
     assert first.replace("|", " ").split()[-7:] == ["3", *["0.600"] * 6]
-    assert second.replace("|", " ").split()[-7:] == ["3", *["0.350"] * 6]
+    assert second.replace("|", " ").split()[-7:] == ["3", *["0.550"] * 6]
+    scenario, loss = study.CELLS[-1]
+    sheet = study.EXPERIMENT.sheet
+    last = f"{sheet.label(scenario)} with {sheet.losses[loss].symbol}"
+    said, *_ = learned(*every[:-1])
+    assert said.endswith(f"steps of 64. Not trained yet: {last}.")
+    said, *_ = learned(*every[:-1], (*every[-1][:-1], {"epochs": 2}))
+    assert "Not all were trained alike. For" in said
+    assert said.endswith(f" 624 steps of 64: {last}.")
+    with pytest.raises(ValueError, match=r"differ in schedule.epochs .*; move the old records"):
+        learned(every[0], (*every[0][:-1], {"epochs": 2}))

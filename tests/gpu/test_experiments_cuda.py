@@ -198,6 +198,19 @@ def test_a_diverged_member_does_not_disturb_the_others() -> None:
     assert [r for k, r in enumerate(results) if k != sick] == healthy[:sick] + healthy[sick + 1 :]
 
 
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+def test_a_compiled_step_takes_latent_logits_of_any_size(size: float) -> None:
+    """Where codes tell nothing, encoders may grow. A compiled softmax was wrong from 1e7 on."""
+    results = []
+    for plain in (False, True):
+        schedule = replace(NOISY.schedule, learning_rate=1e-6, latent_temperature_end=0.7)
+        training = Training([replace(NOISY, schedule=schedule)], "cuda", plain=plain)
+        training.ensemble.weights["autoencoder.encoder.output.weight"].data *= size
+        results += training.run()
+    compiled, plainly = (result.history["loss"] for result in results)
+    assert compiled == pytest.approx(plainly, rel=1e-3)
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_random_numbers_of_the_caller_are_left_alone(device: str) -> None:
     """Those of the CPU and of the GPU, wherever the training takes place."""

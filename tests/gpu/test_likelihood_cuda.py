@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 import setwise as sw
+from fused_cases import ELEMENTS, known_tapes
+from likelihood_cases import judge_likelihood
 from matchings import random_problem
 from setwise.kernels import bethe, permanent, sinkhorn
 from setwise.kernels.matchings import sum_matchings
@@ -125,10 +127,56 @@ def test_losses_and_their_gradients(loss: Any, options: dict[str, Any]) -> None:
         torch.testing.assert_close(a[both].double(), b[both], rtol=2e-3, atol=1e-3)
 
 
+WHOLE = {"masked": True, "weighted": True, "present": True, "reduction": "none"}
+
+
+@pytest.mark.parametrize("options", [{}, WHOLE], ids=["plain", "all options"])
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_small_sets_from_elements_to_gradients(element: str, options: dict[str, Any]) -> None:
+    """Computed, recorded and played."""
+    from setwise.kernels.triton import tapes
+
+    tapes.forget()
+    judge_likelihood(ELEMENTS[element], 9, 9, "cuda", 2e-5, method="exact", **options)
+    assert known_tapes() == ["tape"] * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "M", "N", "options"),
+    [
+        ("exact", 5, 40, WHOLE),
+        ("exact", 12, 14, {"present": True, "reduction": "sum"}),
+        ("exact", 2, 64, {"masked": True}),
+        ("bethe", 3, 5, WHOLE),
+        ("bethe", 3, 60, {"present": True}),
+    ],
+)
+def test_small_sets_of_other_shapes(method: str, M: int, N: int, options: dict[str, Any]) -> None:
+    tol = 2e-5 if method == "exact" else 5e-3  # float64 has more rounds
+    judge_likelihood(ELEMENTS["boxes"], M, N, "cuda", tol, method=method, **options)
+
+
+def test_large_logits_and_a_nan() -> None:
+    features, generator = ELEMENTS["boxes"], torch.Generator().manual_seed(0)
+    x = features.random_targets((6, 5), generator).cuda()
+    z = torch.randint(-1, 2, (6, 7, features.width), generator=generator).float().cuda() * 1e4
+    z.requires_grad_()
+    value = sw.set_likelihood(z, x, features, method="exact", reduction="none")
+    (gradient,) = torch.autograd.grad(value.sum(), z)
+    assert value.isfinite().all()
+    assert gradient.isfinite().all()
+    with torch.no_grad():
+        z[2, 3, 1] = torch.nan
+        value = sw.set_likelihood(z, x, features, method="exact", reduction="none")
+    assert value.isnan().tolist() == [False, False, True, False, False, False]
+
+
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
         (sw.set_likelihood, {"method": "exact"}),
+        (sw.set_likelihood, {"method": "exact", "features": sw.Features(sw.Gaussian(6))}),
+        (sw.set_likelihood, {"method": "exact", "features": sw.Features(sw.Categorical(6))}),
         (sw.set_likelihood, {"method": "bethe"}),
         (sw.transport_cross_entropy, {}),
         (sw.assignment_cross_entropy, {}),
@@ -139,7 +187,8 @@ def test_a_graph_can_hold_it(loss: Any, options: dict[str, Any]) -> None:
     generator = torch.Generator("cuda").manual_seed(0)
     shape = (3, 9, 6) if options.get("method") == "exact" else (3, 80, 6)
     logits = torch.randn(shape, generator=generator, device="cuda").requires_grad_()
-    target = torch.rand(shape, generator=generator, device="cuda").round()
+    features = options.get("features", sw.Features(sw.Bernoulli(6)))
+    target = features.random_targets(shape[:2], generator)
 
     def step() -> tuple[Tensor, Tensor]:
         value = loss(logits, target, **options)

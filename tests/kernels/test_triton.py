@@ -6,7 +6,6 @@ rounding. Errors are largest differences, in units of the largest exact entry.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,27 +16,36 @@ import torch
 from torch import Tensor
 
 import setwise as sw
-from setwise.kernels import dispatch, operators, reference
+from engine_cases import (
+    EXACT,
+    HALF,
+    LARGE,
+    SMALL,
+    Shape,
+    arguments,
+    check_constants,
+    compare,
+    every_precision,
+    loss_to,
+    masks,
+    operands,
+    slow,
+    value_and_gradients,
+)
+from setwise.kernels import dispatch
 from splits import set_sm_count, watch_splits
-from tf32 import cut_off, held_by_tf32
+from tf32 import held_by_tf32
 
 pytest.importorskip("triton")
 
 from setwise.kernels import bernoulli
-from setwise.kernels.triton import engine, tiles
-from setwise.kernels.triton.launch import Launcher
-from setwise.kernels.triton.operands import round_and_pad
+from setwise.kernels.triton import engine
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="there the kernels are compiled"),
     # NumPy would have warned of log(0), for a loop over masked keys alone, and of 0/0, not used.
     pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
 ]
-Shape = tuple[int, int, int, int]  # sets, queries or targets, keys or outputs, features
-slow = partial(pytest.param, marks=pytest.mark.slow)
-
-EXACT = 1e-5  # the interpreter computes products exactly
-HALF = 2e-3  # but weights may have been rounded before, to float16 or to the bits of TF32
 
 
 @pytest.fixture
@@ -56,193 +64,7 @@ def gradient_is_computed(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 @pytest.fixture(autouse=True)
 def ordered_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled kernels get their constants by position, which the interpreter would not notice."""
-    honest = Launcher.__call__
-
-    def checked(self: Launcher, grid: Any, tensors: Any, numbers: Any) -> None:
-        names = list(inspect.signature(self._kernel.fn).parameters)
-        assert names[len(tensors) + len(numbers) :] == list(self._constants)
-        honest(self, grid, tensors, numbers)
-
-    monkeypatch.setattr(Launcher, "__call__", checked)
-
-
-def compare(call: Callable[..., list[Tensor]], leaves: list[Tensor], extra: float = EXACT) -> None:
-    """``call(impl, *leaves)`` by Triton, and densely in float32, against dense float64."""
-    ours = call("triton", *leaves)
-    dense, exact = (
-        call("reference", *(t.to(kind) for t in leaves)) for kind in (torch.float32, torch.float64)
-    )
-    for got, usual, right in zip(ours, dense, exact, strict=True):
-        assert got.shape == right.shape
-        largest = right.abs().max().clamp(min=1e-30)
-        error, allowed = ((t.double() - right).abs().max() / largest for t in (got, usual))
-        assert error <= allowed + extra, f"error {error:.1e}, of the dense {allowed:.1e}"
-
-
-def operands(B: int, M: int, N: int, F: int, masked: bool = False) -> list[Tensor]:
-    """Queries, keys, bias; if masked, some keys are masked, and of many all but the last."""
-    generator = torch.Generator().manual_seed(B + 10 * M + 100 * N + 1000 * F)
-    shapes = [(B, M, F), (B, N, F), (B, N)]
-    queries, keys, bias = (torch.randn(shape, generator=generator) for shape in shapes)
-    if masked:
-        masked = torch.rand(B, N, generator=generator) < 0.4
-        masked[:, : max(0, N - 4)] |= N > 256
-        masked[:, -1] = False
-        bias = bias.masked_fill(masked, -math.inf)
-    return [queries, keys, bias]
-
-
-def value_and_gradients(impl: Any, *leaves: Tensor) -> list[Tensor]:
-    leaves = tuple(t.detach().requires_grad_() for t in leaves)
-    value = dispatch.logsumexp(*leaves, impl, skip_negligible=True)
-    grad = torch.linspace(-1, 2, value.numel(), dtype=value.dtype).reshape(value.shape)
-    return [value.detach(), *torch.autograd.grad(value, leaves, grad)]
-
-
-# Points (F <= 4) and products, in one block and in several of either side; features that fit a
-# block (F <= 64), that take several, and whose gradient does (F > 256).
-SHAPES = [(2, 5, 7, 1), (1, 16, 32, 3), (1, 9, 300, 4), (2, 5, 7, 5), (2, 70, 140, 16)]
-SHAPES += [(2, 70, 140, 70), (1, 20, 70, 300)]
-# Loops long enough to be split, over the keys and over the queries.
-LONG = [(1, 5, 1030, 2), (1, 520, 5, 3), (1, 130, 600, 33), (1, 20, 600, 70), (1, 300, 66, 70)]
-BARE = [(shape, 3, False) for shape in SHAPES + LONG[2:]]
-MASKED = [(shape, 50, True) for shape in SHAPES + LONG]
-
-
-# Of these one layout is in the first tier, by `PRECISE` and `SPLIT` below.
-COSTLY = [(2, 70, 140, 70), (1, 20, 70, 300), (1, 130, 600, 33), (1, 20, 600, 70)]
-COSTLY += [(1, 300, 66, 70), (1, 520, 5, 3)]
-# And of these one with masks.
-MASKED_ONLY = [(1, 9, 300, 4), (2, 70, 140, 16)]
-ENGINE = [
-    slow(*case) if case[0] in COSTLY or (case[0] in MASKED_ONLY and not case[2]) else case
-    for case in BARE + MASKED
-]
-
-
-@pytest.mark.parametrize(("shape", "sm_count", "masked"), ENGINE, ids=str)
-def test_engine(shape: Shape, sm_count: int, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_sm_count(monkeypatch, sm_count)
-    leaves = operands(*shape, masked=masked)
-    compare(value_and_gradients, leaves)
-    index = operators.argmax(*leaves, "triton")
-    scores = reference.scores(*(t.double() for t in leaves))
-    best, chosen = scores.amax(-1), scores.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-    assert (best - chosen <= EXACT * best.abs().max()).all()
-
-
-PRECISE = [
-    (precision, extra, shape)
-    for precision, extra in (("highest", EXACT), ("medium", HALF))
-    for shape in ((1, 70, 140, 16), (1, 66, 70, 300))
-]
-PRECISE += [slow("highest", EXACT, (1, 66, 70, 100)), ("medium", HALF, (1, 66, 70, 100))]
-# Which have blocks of their own, of the backward and of the forward pass.
-PRECISE += [slow("medium", HALF, (1, 256, 256, 256)), slow("medium", HALF, (1, 520, 513, 70))]
-every_precision = pytest.mark.parametrize(("precision", "extra", "shape"), PRECISE, ids=str)
-
-
-@every_precision
-def test_engine_in_every_precision(
-    precision: str, extra: float, shape: Shape, set_precision: Callable[[str], None]
-) -> None:
-    """At "medium" the second product of the backward pass reads a transposed copy."""
-    set_precision(precision)
-    leaves = operands(*shape, masked=True)
-    if precision == "medium":
-        leaves = [held_by_tf32(t) for t in leaves]
-    compare(value_and_gradients, leaves, extra)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "columns", "copy"),
-    [(torch.float32, 16, 4), (torch.bfloat16, 64, 0)],  # the latter needs none
-)
-def test_tiles_of_256_features_fit_the_device(dtype: torch.dtype, columns: int, copy: int) -> None:
-    """Rows, for each stage the columns and their copy, ones, and 1 KiB, as an H200 has."""
-    chosen = partial(tiles.backward_tiles, 32768, 32768, 256, dtype, "tf32")
-    loop = chosen(232448)
-    assert (loop.a, loop.c) == (128, columns)
-    step = loop.c * (dtype.itemsize * loop.f + copy * loop.d)
-    needed = dtype.itemsize * (loop.a * loop.f + loop.c * 16) + loop.stages * step + 1024
-    assert chosen(needed) == loop
-    # A device with less has the tiles of other numbers of features, less of which stay at hand.
-    assert chosen(needed - 1).f == 32
-
-
-def test_tiles_of_100_features_fit_any_device() -> None:
-    """All features stay at hand if they are of 16 bits: even 99 KiB are enough."""
-    loop = tiles.backward_tiles(300, 300, 100, torch.float16, "tf32", 99 * 1024)
-    assert loop.f == loop.d == 128
-    assert tiles.smem_bytes(loop, torch.float16) <= 99 * 1024
-
-
-@pytest.mark.parametrize("F", [3, 6])
-def test_queries_without_a_key_weigh_nothing(F: int) -> None:
-    leaves = operands(2, 5, 7, F)
-    leaves[2][0] = -math.inf
-    value, *grads = value_and_gradients("triton", *leaves)
-    assert value[0].eq(-math.inf).all()
-    assert value[1].isfinite().all()
-    assert all(grad[0].eq(0).all() and grad[1].isfinite().all() for grad in grads)
-
-
-@pytest.mark.parametrize("compared", [0, 2])
-@pytest.mark.parametrize("F", [3, 6])
-def test_operators_keep_their_promises(F: int, compared: int) -> None:
-    """Shapes, types and strides are those that torch.compile was told, for any layout."""
-    queries, keys, bias = operands(2, 5, 7, F)
-    queries, keys = (t.mT.contiguous().mT for t in (queries, keys))
-    sharpness = torch.ones(compared).expand(2, compared) if compared else None
-    lse, terms, peaks = operators.logsumexp(queries, keys, bias, "triton", True, sharpness)
-    backward = (torch.ones_like(lse), queries, keys, bias, terms, peaks, True, True, "triton")
-    for operator, given in [
-        (operators.logsumexp, (queries, keys, bias, "triton", True, sharpness)),
-        (operators.argmax, (queries, keys, bias, "triton", sharpness)),
-        (operators.logsumexp_backward, (*backward, sharpness)),
-    ]:
-        torch.library.opcheck(operator, given, test_utils=("test_schema", "test_faketensor"))
-
-
-def arguments(B: int, M: int, N: int, F: int) -> list[Tensor]:
-    """Logits, target and weight."""
-    generator = torch.Generator().manual_seed(B + 10 * M + 100 * N + 1000 * F)
-    logits = 3 * torch.randn(B, N, F, generator=generator)
-    target, weight = (torch.rand(shape, generator=generator) for shape in ((B, M, F), (B, M)))
-    return [logits, target, weight + 0.1]
-
-
-def masks(B: int, M: int, N: int, F: int) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(M + N)
-    outputs, targets = (torch.rand(B, size, generator=generator) < 0.6 for size in (N, M))
-    outputs[:, -1] = True
-    return {"input_valid": outputs, "target_valid": targets}
-
-
-def loss_to(
-    *wanted: int, loss: Any = sw.set_cross_entropy, twice: bool = False, **options: Any
-) -> Callable[..., list[Tensor]]:
-    """A loss for `compare`, with gradients to the wanted among logits, target and weight."""
-
-    def call(impl: Any, *leaves: Tensor) -> list[Tensor]:
-        z, x, w, *_ = [t.detach() for t in leaves] + [None]
-        into = [(z, x, w)[i].requires_grad_() for i in wanted]
-        value = loss(z, x, weight=w, impl=impl, **options)
-        scale = torch.linspace(1, 2, value.numel(), dtype=value.dtype).reshape(value.shape)
-        grads = torch.autograd.grad(value, into, scale, create_graph=twice)
-        if twice:
-            mixture = torch.stack([grad.sin().sum() for grad in grads]).sum()
-            grads += torch.autograd.grad(mixture, into)
-        return [t.detach() for t in (value, *grads)]
-
-    return call
-
-
-FEW = [(2, 1, 1, 1), (3, 5, 8, 6), (2, 7, 3, 130)]
-SMALL = [*FEW[:2], slow(FEW[2]), slow((3, 5, 9, 6)), (2, 33, 20, 16), (1, 7, 64, 130)]
-LARGE = [(2, 20, 66, 3), slow((1, 5, 520, 2)), slow((1, 20, 300, 40)), slow((2, 130, 70, 70))]
-LARGE += [slow((1, 65, 5, 300))]
+    check_constants(monkeypatch)
 
 
 @pytest.mark.parametrize("shape", SMALL + LARGE, ids=str)
@@ -373,175 +195,6 @@ def test_set_cross_entropy_in_every_precision(
     if precision == "medium":
         leaves = [held_by_tf32(t) for t in leaves]
     compare(loss_to(0, **masks(*shape)), leaves, extra)
-
-
-def test_small_sets_in_tf32(set_precision: Callable[[str], None]) -> None:
-    set_precision("medium")
-    compare(loss_to(0), [held_by_tf32(t) for t in arguments(2, 20, 30, 9)], HALF)
-
-
-@pytest.mark.parametrize("sm_count", [1, 50], ids=["whole", "split"])
-@pytest.mark.parametrize("temperature", [1.0, 1.5], ids=["fused", "general"])
-@pytest.mark.parametrize("shape", [(1, 20, 100), slow((1, 140, 100)), slow((1, 140, 301))], ids=str)
-def test_numbers_are_rounded_to_tf32(
-    shape: tuple[int, int, int],
-    temperature: float,
-    sm_count: int,
-    set_precision: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Tensor cores would cut them off, always to one side. They find nothing left to cut off."""
-    set_precision("medium")
-    set_sm_count(monkeypatch, sm_count)
-    cut = cut_off(monkeypatch)
-    z, x = (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
-    x = x.sigmoid()
-
-    def call(impl: Any, z: Tensor, x: Tensor) -> list[Tensor]:
-        leaves = [t.detach().clone().requires_grad_() for t in (z, x)]
-        value = sw.set_cross_entropy(*leaves, impl=impl, temperature=temperature)
-        return [value.detach(), *torch.autograd.grad(value, leaves)]
-
-    compare(call, [z, x], 5e-3)
-    # Plain Bernoulli elements are multiplied in float16.
-    assert bool(cut) == (temperature != 1)
-    assert not any(cut)
-
-
-@pytest.mark.parametrize("shape", [(1, 20, 100), (1, 70, 100), slow((1, 70, 301))], ids=str)
-def test_confident_outputs_in_tf32(
-    shape: tuple[int, int, int], set_precision: Callable[[str], None]
-) -> None:
-    """Their scores are small differences of large terms, and all terms are of rounded logits."""
-    set_precision("medium")
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(shape, generator=generator).round()
-    z = torch.randn(shape, generator=generator) + 10 * (2 * x - 1)
-    z[..., 0] *= -1
-    compare(loss_to(0), [z, x], 1e-3)
-    value, exact = (
-        sw.set_cross_entropy(z.to(kind), x.to(kind), impl=impl)
-        for kind, impl in ((torch.float32, "triton"), (torch.float64, "reference"))
-    )
-    assert abs(value / exact - 1) <= 1e-4
-
-
-def test_what_rounds_to_tf32() -> None:
-    """To the nearest, also below zero; what would become infinite is cut off."""
-    given = [1 + 2**-11, 1 + 3 * 2**-12, -1 - 3 * 2**-12, 2.0**-130, 0.0, math.inf, -math.inf]
-    expected = [1 + 2**-10, 1 + 2**-10, -1 - 2**-10, 2.0**-130, 0.0, math.inf, -math.inf]
-    x = torch.zeros(2, 3, 301)
-    x[0, 0, :7] = torch.tensor(given)
-    bits = torch.tensor([0x7F7FFFFF, 0x7FC00000, 0x7FFFFFFF, 0x7F800001], dtype=torch.int32)
-    x.view(torch.int32)[1, 2, -4:] = bits
-    rounded, other = round_and_pad(x, x[:, :2].contiguous(), torch.float32)
-    assert rounded.shape == (2, 3, 304)
-    assert other.shape == (2, 2, 304)
-    assert rounded[0, 0, :7].tolist() == expected
-    assert rounded[..., 301:].eq(0).all()
-    largest, *nans = rounded[1, 2, 297:301].tolist()
-    assert largest == torch.tensor(0x7F7FE000, dtype=torch.int32).view(torch.float32).item()
-    assert all(math.isnan(number) for number in nans)
-
-
-def test_what_rounds_to_float16() -> None:
-    """To the nearest; what is finite stays so."""
-    given = [1 + 3 * 2**-12, -70000.0, 3e38, 65504.0, 2.0**-30, math.inf, -math.inf, math.nan]
-    x = torch.zeros(1, 2, 301)
-    x[0, 1, -8:] = torch.tensor(given)
-    rounded, _ = round_and_pad(x, x, torch.float16)
-    assert rounded.shape == (1, 2, 304)
-    *numbers, nan = rounded[0, 1, 293:301].tolist()
-    assert numbers == [1 + 2**-10, -65504.0, 65504.0, 65504.0, 0.0, math.inf, -math.inf]
-    assert math.isnan(nan)
-    half = torch.randn(1, 2, 301).half()
-    assert torch.equal(round_and_pad(half, half, torch.float16)[0][..., :301], half)
-
-
-# NumPy would have warned of what the sigmoid does without harm.
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-@pytest.mark.parametrize("sm_count", [1, 50], ids=["whole", "split"])
-@pytest.mark.parametrize("impossible", [-7e4, slow(-1e9), slow(-torch.finfo(torch.float32).max)])
-@pytest.mark.usefixtures("gradient_is_computed")
-def test_logits_beyond_float16(
-    impossible: float,
-    sm_count: int,
-    set_precision: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Where a feature cannot be there, and is not, nothing changes."""
-    set_precision("medium")
-    set_sm_count(monkeypatch, sm_count)
-    z, x, _ = arguments(1, 140, 150, 40)
-    z, x = held_by_tf32(z), x.round()
-    x[..., 0] = 0
-    z[:, ::2, 0] = impossible
-    compare(loss_to(0), [z, x], HALF)
-
-
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_a_feature_that_no_output_has(set_precision: Callable[[str], None]) -> None:
-    """Then the loss is that of the largest float16, where it should be far larger.
-
-    But the gradient is the same, if all outputs are equally far from it.
-    """
-    set_precision("medium")
-    z, x, _ = arguments(1, 140, 150, 40)
-    z, x = held_by_tf32(z), x.round()
-    z[..., 0], x[..., 0], x[:, 7, 0] = -1e9, 0, 1
-    (value, ours), (large, exact) = (
-        loss_to(0)(impl, z.to(kind), x.to(kind))
-        for impl, kind in (("triton", torch.float32), ("reference", torch.float64))
-    )
-    assert large > 9e8
-    assert 65504 <= value < 70000
-    assert (ours - exact).abs().max() <= HALF * exact.abs().max()
-
-
-@pytest.mark.parametrize("shape", [*SMALL, *LARGE, slow((1, 256, 256, 256))], ids=str)
-@pytest.mark.usefixtures("gradient_is_computed")
-def test_float16(shape: Shape) -> None:
-    """Read as it is; bfloat16 is left to the GPU, for the interpreter multiplies it wrongly."""
-    compare(loss_to(0, 1, **masks(*shape)), [t.half() for t in arguments(*shape)], HALF)
-
-
-@pytest.mark.parametrize("size", [10, 70], ids=["small", "large"])
-@pytest.mark.parametrize("weight", [1e-36, 1e36])
-@pytest.mark.parametrize("precision", ["highest", "medium"])
-@pytest.mark.usefixtures("gradient_is_computed")
-def test_weights_of_any_size(
-    size: int, weight: float, precision: str, set_precision: Callable[[str], None]
-) -> None:
-    """Nothing on the way to the gradient is infinite or vanishes."""
-    set_precision(precision)
-    z, x, w = arguments(1, size, size, 16)
-
-    def gradient(kind: torch.dtype, impl: Any) -> Tensor:
-        leaf = held_by_tf32(z).to(kind).requires_grad_()
-        value = sw.set_cross_entropy(
-            leaf, x.round().to(kind), weight=w.to(kind) * weight, impl=impl
-        )
-        return torch.autograd.grad(value, leaf)[0]
-
-    ours, exact = gradient(torch.float32, "triton"), gradient(torch.float64, "reference")
-    limit = 1e-5 if precision == "highest" else HALF
-    assert (ours / weight - exact / weight).abs().max() <= limit * (exact / weight).abs().max()
-
-
-@pytest.mark.parametrize("size", [10, 70], ids=["small", "large"])
-@pytest.mark.parametrize("weight", [1e-7, 1e5])
-@pytest.mark.usefixtures("gradient_is_computed")
-def test_float16_has_room_for_every_weight(size: int, weight: float) -> None:
-    """As for the mean over a large batch, and under the scale that float16 training multiplies."""
-    z, x, w = arguments(2, size, size, 16)
-    z = z + 8 * x - 4  # confident, so that some softmax weights are near 1
-
-    def call(impl: Any, z: Tensor, x: Tensor) -> list[Tensor]:
-        leaf = z.detach().requires_grad_()
-        value = sw.set_cross_entropy(leaf, x, weight=w.double() * weight, impl=impl) / weight
-        return [value.detach(), *torch.autograd.grad(value, leaf)]
-
-    compare(call, [z.half(), x.half()], HALF)
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 9, 6), slow((3, 20, 66, 6))], ids=str)

@@ -121,6 +121,18 @@ def test_extreme_draws_and_logits_stay_finite(
     assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("size", [2.0**30, -(2.0**30)])
+def test_noise_decides_between_equal_logits_of_any_size(size: float) -> None:
+    """To a float32 as large as that it cannot be added."""
+
+    def sample(logits: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return GumbelSoftmax(20, categories=3)(logits, 0.7)
+
+    zeros = torch.zeros(5, 60)
+    assert sample(zeros + size).equal(sample(zeros))
+
+
 @pytest.mark.parametrize("latent", [GumbelSoftmax(500), BinaryConcrete(1000)], ids=repr)
 def test_gradients_of_samples_are_finite_and_right(latent: Latent) -> None:
     torch.manual_seed(0)

@@ -23,6 +23,7 @@ from setwise.models import (
     SetTransformerEncoder,
     SlotAttention,
 )
+from setwise.models.picture_encoder import Block
 from small_models import gradients, seeded
 
 
@@ -91,6 +92,21 @@ def test_regions_of_a_picture_know_their_place() -> None:
     assert changed.tolist() == [False] * 5 + [True]
 
 
+def test_residual_blocks_add_nothing_at_first_and_learn() -> None:
+    pictures = torch.rand(2, 3, 8, 8, generator=seeded(1))
+    plain, deep = (PictureEncoder(8, (4, 6), blocks=blocks) for blocks in (0, 2))
+    blocks = [one for one in deep.eyes if isinstance(one, Block)]
+    assert [one.layers[0].num_channels for one in blocks] == [4, 4, 6, 6]
+    kept = nn.Sequential(*(one for one in deep.eyes if not isinstance(one, Block)))
+    plain.load_state_dict(
+        {k: v for k, v in deep.state_dict().items() if not k.startswith("eyes")}
+        | {f"eyes.{k}": v for k, v in kept.state_dict().items()}
+    )
+    assert deep(pictures).equal(plain(pictures))
+    deep(pictures).square().mean().backward()
+    assert all(one.layers[-1].weight.grad.abs().max() > 0 for one in blocks)
+
+
 def test_bad_calls_say_what_was_expected() -> None:
     with pytest.raises(TypeError, match=r"features: expected Features\(...\)"):
         SetPredictor(nn.Identity(), QueryDecoder(8, 3), 5)  # type: ignore[arg-type]
@@ -100,6 +116,8 @@ def test_bad_calls_say_what_was_expected() -> None:
         PictureEncoder(8, widths=(4, 4))(torch.rand(2, 3, 8, 10))
     with pytest.raises(ValueError, match=r"pictures: .*3, H, W"):
         PictureEncoder(8)(torch.rand(2, 1, 8, 8))
+    with pytest.raises(ValueError, match="blocks: must be at least 0, got -1"):
+        PictureEncoder(8, blocks=-1)
     with pytest.raises(ValueError, match=r"pictures: .*3, H, W.*got \(2, 3, 0, 8\)"):
         PictureEncoder(8)(torch.rand(2, 3, 0, 8))
     with pytest.raises(ValueError, match=r"pictures: expected shape \[\*, C, H, W\], got \(\)"):

@@ -6,7 +6,6 @@ of the time of this file, plans with both and judges the plans.
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import sys
@@ -15,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -32,7 +30,6 @@ from setwise.experiments.train import build_network
 from setwise.planning import write_problems
 from setwise.planning.instances import Problem
 from setwise.planning.learned import choose_network, open_space, plannable_networks
-from setwise.planning.recorded import write_plan
 from setwise.worlds import PuzzleWorld
 
 # Slow: they plan with networks that were trained until nothing is lost. In the first tier the same
@@ -161,31 +158,6 @@ def test_what_cannot_be_kept_is_found_all_the_same(
     assert capsys.readouterr().err == "--record: No space left on device\n"
     [found] = json.loads((tmp_path / "plans.json").read_text())
     assert found["valid"]
-
-
-@pytest.mark.parametrize("failing", [0, 1])
-def test_a_plan_is_replaced_or_stays(
-    failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whichever renaming fails: that of what is there, or that of what is new."""
-    kept, pictures = tmp_path / "plan", np.zeros((1, 4, 4, 3), np.uint8)
-    write_plan(kept, pictures, ["old"], {})
-    rename, count = Path.rename, itertools.count()
-
-    def fail(self: Path, target: Path) -> Path:
-        if next(count) == failing:
-            raise OSError("Input/output error")
-        return rename(self, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", fail)
-        with pytest.raises(OSError, match="Input/output error"):
-            write_plan(kept, pictures, ["new"], {})
-    assert json.loads((kept / "plan.json").read_text()) == {"captions": ["old"]}
-    assert list(tmp_path.iterdir()) == [kept]
-    write_plan(kept, pictures, ["new"], {})
-    assert json.loads((kept / "plan.json").read_text()) == {"captions": ["new"]}
-    assert list(tmp_path.iterdir()) == [kept]
 
 
 @pytest.mark.parametrize("encoding", ["bits", "full"])

@@ -80,3 +80,29 @@ def test_a_plan_is_replaced_with_all_of_its_pictures(tmp_path: Path) -> None:
     write_plan(folder, PICTURES[:1], ["0"], {})
     assert {path.name for path in folder.iterdir()} == {"plan.json", "00.png"}
     assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_plan_is_replaced_or_stays(
+    failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever renaming fails: that of what is there, or that of what is new."""
+    kept, pictures = tmp_path / "plan", np.zeros((1, 4, 4, 3), np.uint8)
+    write_plan(kept, pictures, ["old"], {})
+    rename, count = Path.rename, itertools.count()
+
+    def fail(self: Path, target: Path) -> Path:
+        if next(count) == failing:
+            raise OSError("Input/output error")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            write_plan(kept, pictures, ["new"], {})
+    assert json.loads((kept / "plan.json").read_text()) == {"captions": ["old"]}
+    assert list(tmp_path.iterdir()) == [kept]
+    write_plan(kept, pictures, ["new"], {})
+    assert json.loads((kept / "plan.json").read_text()) == {"captions": ["new"]}
+    assert list(tmp_path.iterdir()) == [kept]

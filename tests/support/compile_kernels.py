@@ -28,6 +28,7 @@ from setwise.kernels.triton import (
     plans,
     points,
     rounds,
+    small_matchings,
     subset_sums,
     tiles,
     tilting,
@@ -58,9 +59,10 @@ OF_PART: dict[str, dict[str, str]] = {
         **{"STATE": "*i32", "S": "i32", "L": "i32"},
     },
     "matchings": {
-        **dict.fromkeys(("ROWS", "COLUMNS", "SETTLED"), "*u8"),
+        **dict.fromkeys(("ROWS", "COLUMNS", "SETTLED", "TARGET_VALID"), "*u8"),
         **dict.fromkeys(("ORDER", "START", "ARRIVED"), "*i32"),
         **dict.fromkeys(("quiet", "t", "share", "r", "certain"), "fp32"),
+        "presence_weight": "fp32",
     },
 }
 
@@ -138,10 +140,14 @@ def comparing() -> Iterator[tuple[str, Planned]]:
     yield "more features, backward", Planned(compared._gradients, constants, compared.WARPS, 2)
 
 
+# Elements that have a block of each kind.
+BLOCKS = (("bernoulli", 3, 1.0), ("categorical as bernoulli", 5, 1.0))
+EACH_KIND = (("categorical", 80, 1.0), ("square", 4, 0.5), *BLOCKS)
+
+
 def fused() -> Iterator[tuple[str, Planned]]:
-    """Some launches of fused losses, of elements that have a block of each kind."""
-    blocks = (("bernoulli", 3, 1.0), ("categorical as bernoulli", 5, 1.0))
-    element = describe((("categorical", 80, 1.0), ("square", 4, 0.5), *blocks))
+    """Some launches of fused losses."""
+    blocks, element = BLOCKS, describe(EACH_KIND)
     F, on, off = sum(element.widths), True, False
     plan = planned(fused_plans.small_loss, element, 8, 60, 60, F, "worst", *(on,) * 7)
     yield "small sets", plan.launch
@@ -193,7 +199,11 @@ def assigning() -> Iterator[tuple[str, Planned]]:
 
 def matching() -> Iterator[tuple[str, Planned]]:
     """Those for all matchings of a set, and for plans: by several programs each."""
-    subset_sums.launcher = Planned
+    subset_sums.launcher = small_matchings.launcher = Planned
+    element = describe(EACH_KIND)
+    shape = (element, 8, 18, 60, sum(element.widths))
+    yield "scores", planned(small_matchings.scores_plan, *shape, *(True,) * 4).launch
+    yield "gradients", planned(small_matchings.gradients_plan, *shape, *(True,) * 5).launch
     yield "exact", planned(subset_sums._plan, 8, 9, True, True, True).launch
     grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 8)
     yield (

@@ -24,6 +24,7 @@ LONGEST = (
     "kernels/test_panels.py",
     "extension/test_world.py",
     "demo/test_demo.py",
+    "demo/test_demo_ends.py",
     "extension/test_own_files.py",
 )
 

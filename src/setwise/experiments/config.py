@@ -137,9 +137,22 @@ class Config:
     def as_dict(self) -> dict[str, Any]:
         """What a record holds of it; `config_from` is the way back."""
         return asdict(self) | {
-            "data": {"kind": self.data.kind, **asdict(self.data)},
-            "network": {"kind": self.network.kind, **asdict(self.network)},
+            "data": {"kind": self.data.kind, **_told(self.data)},
+            "network": {"kind": self.network.kind, **_told(self.network)},
         }
+
+
+def _told(part: DataConfig | NetworkConfig) -> dict[str, Any]:
+    """All fields, of those added `later` the ones that are not at their default.
+
+    So the runs that were recorded before keep their names.
+    """
+    silent = {
+        field.name
+        for field in fields(part)
+        if field.metadata.get("later") and getattr(part, field.name) == field.default
+    }
+    return {name: value for name, value in asdict(part).items() if name not in silent}
 
 
 def config_from(saved: dict[str, Any]) -> Config:

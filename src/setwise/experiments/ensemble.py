@@ -18,7 +18,7 @@ from torch.func import functional_call, stack_module_state
 from setwise.experiments.config import Config
 from setwise.experiments.presence import comparable
 from setwise.experiments.presentation import Presentation
-from setwise.experiments.randomness import hashed, random_order
+from setwise.experiments.randomness import Chances, hashed, random_order
 from setwise.experiments.recombine import Recombination
 from setwise.experiments.tasks.task import Task
 from setwise.features import Features
@@ -153,6 +153,9 @@ class Batch:
             inputs, targets = self._task.inputs[self._rows], self._task.targets[self._rows]
         else:
             inputs = targets = self._recombine(self._rows, self._seeds, self._epoch)
+        if self._task.vary is not None:
+            chances = Chances(self._seeds, self._epoch, self._rows)
+            inputs, targets = self._task.vary(inputs, targets, chances)
         seeds, rows = self._seeds.unsqueeze(-1), self._rows
         order = random_order(targets.shape[2], seeds, self._epoch.expand_as(seeds), rows)
         order = torch.where(

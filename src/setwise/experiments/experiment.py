@@ -76,8 +76,18 @@ class Sheet:
     # What must be said beside its numbers.
     remark: str = ""
     reference: Reference | None = None
+    # Of the metric: if there is one, how many steps it takes to get there is shown, and which loss
+    # is best at equal steps and at equal time.
+    level: float | None = None
 
     def __post_init__(self) -> None:
+        if self.level is not None:
+            number = isinstance(self.level, int | float) and not isinstance(self.level, bool)
+            if not number or not 0 < self.level < math.inf or self.better != "higher":
+                raise ValueError(
+                    f"level: expected a positive number, of what is better the higher it is, got "
+                    f"{self.level!r:.60}"
+                )
         if self.better not in get_args(Better):
             known = ", ".join(get_args(Better))
             raise ValueError(f"better: expected one of {known}, got {self.better!r}")
@@ -171,6 +181,7 @@ class Experiment:
     command: str = ""
     remark: str = ""
     reference: Reference | None = None
+    level: float | None = None
     # Losses are looked up now, so that a wrong name is told before anything is trained.
     styles: Mapping[str, LossStyle] = field(init=False)
 
@@ -200,6 +211,7 @@ class Experiment:
             command=self.command,
             remark=self.remark,
             reference=self.reference,
+            level=self.level,
         )
 
     def configs(

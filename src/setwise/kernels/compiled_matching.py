@@ -53,7 +53,7 @@ def matched_loss(
         matching,
         root,
     )
-    kernels = import_module("setwise.kernels.fused_matching")
+    kernels = import_module("setwise.kernels.fused_matched")
     value, d_logits, d_presence = kernels.computed(call, logits, presence, True)
     return value, matching, d_logits, logits.new_empty(0) if d_presence is None else d_presence
 

@@ -22,7 +22,8 @@ from setwise.kernels import clouds, compiled_losses, dense_losses, operators, re
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_elements import Elements
 from setwise.kernels.matmul_precision import tf32_is_allowed
-from setwise.kernels.row_losses import Blocks, Call, Mode, RowLoss
+from setwise.kernels.ready_loss import ReadyLoss
+from setwise.kernels.row_losses import Blocks, Call, Mode
 from setwise.kernels.transforms import has_tangent, is_eager
 
 Engine = Literal["reference", "chunked", "trees", "triton", "clouds"]
@@ -150,13 +151,13 @@ def fuses(
     """
     if logits.dtype != torch.float32:
         return False
-    if choose(impl, target, logits) != "triton" or not _is_plain(target, logits, *others):
+    if choose(impl, target, logits) != "triton" or not is_plain(target, logits, *others):
         return False
     (B, N, F), M = logits.shape, target.shape[1]
     # From so many pairs on launches are of no account, and the general way may leave pairs out.
     if B * M * N >= clouds.FEWEST_PAIRS or (mode != "soft" and M * N > MOST_SHARED):
         return False
-    return bool(_triton_module("fused").serves(blocks, M, N, F))
+    return bool(triton_module("fused").serves(blocks, M, N, F))
 
 
 def dense_elements(
@@ -173,7 +174,7 @@ def dense_elements(
     """
     if impl != "auto" or logits.device.type != "cpu" or len(logits) == 0:
         return None
-    if not _is_plain(target, logits, temperature, *others):
+    if not is_plain(target, logits, temperature, *others):
         return None
     are_many = trees.suit_sizes(target.shape[1], logits.shape[1], logits.shape[2])
     if are_many and all(name == "square" for name, _, _ in blocks):
@@ -181,7 +182,7 @@ def dense_elements(
     return dense_losses.prepared(blocks, target, logits, temperature)
 
 
-def _is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
+def is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
     """Whether a call is eager, all on one device, and differentiated by the logits alone."""
     if not is_eager():
         return False
@@ -227,7 +228,7 @@ def is_plain_compiled(target: Tensor, logits: Tensor, *others: object) -> bool:
 def fused_loss(
     target: Tensor, logits: Tensor, call: Call, again: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """A set loss in the fewest launches; see `RowLoss` for ``again``."""
+    """A set loss in the fewest launches; see `ReadyLoss` for ``again``."""
     # Kernels read plain arrays. Here, not in the function: its gradients are of what it was given.
     target, logits = target.contiguous(), logits.contiguous()
     names = ("output_valid", "target_valid", "weight", "share")
@@ -236,17 +237,17 @@ def fused_loss(
     }
     if arrays:
         call = call._replace(**arrays)
-    compute = partial(_triton_module("fused").computed, call, target, logits)
-    loss: Tensor = RowLoss.apply(logits, compute, again, torch.is_grad_enabled())
+    compute = partial(triton_module("fused").computed, call, target, logits)
+    loss: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
     return loss
 
 
 def dense_loss(
     logits: Tensor, elements: Elements, call: Call, again: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """A set loss of `dense_elements` in few steps on the CPU; see `RowLoss` for ``again``."""
+    """A set loss of `dense_elements` in few steps on the CPU; see `ReadyLoss` for ``again``."""
     compute = partial(dense_losses.computed, call, elements, logits.dtype)
-    loss: Tensor = RowLoss.apply(logits, compute, again, torch.is_grad_enabled())
+    loss: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
     return loss
 
 
@@ -263,7 +264,7 @@ def bernoulli_set_cross_entropy(
     target, logits = target.contiguous(), logits.contiguous()
     valid = None if valid is None else valid.contiguous()
     weight = None if weight is None else weight.contiguous()
-    return _triton_module("bernoulli").BernoulliSetCrossEntropy.apply(
+    return triton_module("bernoulli").BernoulliSetCrossEntropy.apply(
         target, logits, valid, weight, reduction, torch.is_grad_enabled(), skip_negligible
     )
 
@@ -290,26 +291,6 @@ def scores(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None
     return reference.scores(queries, keys, bias, _of_each_set(sharpness, queries))
 
 
-def bernoulli_likelihood(
-    target: Tensor, logits: Tensor, method: str, reduction: str
-) -> Tensor | None:
-    """The likelihood of plain Bernoulli elements [B, M, F] and [B, N, F] in the fewest launches.
-
-    None where there is no such shortcut for these tensors; of sets that are impossible, too.
-    """
-    (B, M, _), N = target.shape, logits.shape[1]
-    if not is_eager() or not 0 < M <= N or B == 0 or has_tangent(target, logits):
-        return None
-    if fused("bethe", logits) is None or target.dtype != torch.float32 or M * N >= 2**31:
-        return None
-    if method == "exact" and not _triton_module("triton.subset_sums").fits(M, N):
-        return None
-    with no_autocast(logits):
-        return _triton_module("bernoulli_likelihood").BernoulliLikelihood.apply(
-            target, logits, method, reduction, torch.is_grad_enabled()
-        )
-
-
 def fused(module: str, scores: Tensor) -> Any | None:
     """The module of kernels that take all of these scores [B, M, N] at once, where they serve.
 
@@ -317,7 +298,7 @@ def fused(module: str, scores: Tensor) -> Any | None:
     """
     if scores.device.type != "cuda" or scores.dtype != torch.float32 or not _has_triton():
         return None
-    return _triton_module(f"triton.{module}") if 0 < scores[:1].numel() < 2**31 else None
+    return triton_module(f"triton.{module}") if 0 < scores[:1].numel() < 2**31 else None
 
 
 def _of_each_set(sharpness: Tensor | None, queries: Tensor) -> Tensor | None:
@@ -373,10 +354,10 @@ def _require_triton(queries: Tensor, keys: Tensor) -> None:
 
 def _interprets() -> bool:
     """Whether Triton runs its kernels in its interpreter, the way to run them on a CPU."""
-    return bool(_triton_module("triton.launch").INTERPRETED)
+    return bool(triton_module("triton.launch").INTERPRETED)
 
 
 @cache
-def _triton_module(module: str) -> Any:
+def triton_module(module: str) -> Any:
     """A module that imports Triton, which not every machine has."""
     return import_module(f"setwise.kernels.{module}")

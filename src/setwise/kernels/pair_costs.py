@@ -6,13 +6,12 @@ Legend: B sets, M targets, N outputs, F features.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from setwise.kernels import matched_losses
+from setwise.kernels import dispatch, matched_losses
 from setwise.kernels.row_losses import Blocks
 from setwise.kernels.transforms import is_array
 
@@ -59,4 +58,4 @@ class PairCosts(torch.autograd.Function):
 
 
 def _kernels() -> Any:
-    return import_module("setwise.kernels.fused_matching")
+    return dispatch.triton_module("fused_matched")

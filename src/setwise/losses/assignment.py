@@ -118,7 +118,8 @@ def assignment_cross_entropy(
     if not return_matching:
         return loss
     M = targets_given(target, sets)
-    return loss, matching[:, :M].reshape(*sets.lead, M)
+    # A copy: second derivatives go by the matching, which whoever has it may change.
+    return loss, matching[:, :M].reshape(*sets.lead, M).clone()
 
 
 def _by_other_features(sets: Sets, features: Features | None) -> Sets:

@@ -113,7 +113,7 @@ def _fused(
         roots is not None,
     )
 
-    def again(logits: Tensor, exists: Tensor | None, matching: Tensor) -> Tensor:
+    def again(logits: Tensor, exists: Tensor | None = None) -> Tensor:
         there = None if exists is None else Presence(exists, presence_weight)
         flat = sets._replace(logits=logits, lead=logits.shape[:1])
         return (roots or _general)(flat, matching, there, reduction)

@@ -17,7 +17,7 @@ from setwise.arguments import (
     require_dense,
 )
 from setwise.features import Features
-from setwise.kernels.dispatch import bernoulli_likelihood
+from setwise.kernels import likelihoods
 from setwise.kernels.matchings import log_sum_of_matchings
 from setwise.kernels.permanent import MOST_TARGETS
 from setwise.losses.costs import finish, lacks_outputs
@@ -126,25 +126,58 @@ def set_likelihood(
     check_flag("return_settled", return_settled)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     given = read_presence(presence, presence_weight, input, sets)
-    if given is None and exclusivity is None and not return_settled:
-        shortcut = _plain(sets, method, reduction)
+    if exclusivity is None and not return_settled:
+        shortcut = _fused(sets, given, method, reduction)
         if shortcut is not None:
             return shortcut
-    problem = matching_problem(sets, given, method, exclusivity)
-    log_sum, settled = log_sum_of_matchings(*problem)
-    per_set = -log_sum if given is None else given.all_absent(sets) - log_sum
-    loss = finish(sets, per_set, reduction, _impossible(sets, problem.exclusivity))
+    loss, settled = _general(sets, given, method, exclusivity, reduction)
     return (loss, settled.reshape(sets.lead)) if return_settled else loss
 
 
-def _plain(sets: Sets, method: Method, reduction: Reduction) -> Tensor | None:
-    """The loss of Bernoulli elements, all of them valid, if there is a shortcut for that."""
-    options = (sets.output_valid, sets.target_valid, sets.weight)
-    if not sets.features.plain_bernoulli or any(option is not None for option in options):
+def _general(
+    sets: Sets,
+    presence: Presence | None,
+    method: Method,
+    exclusivity: float | Tensor | None,
+    reduction: Reduction,
+) -> tuple[Tensor, Tensor]:
+    """The loss, and which sets have settled [B]."""
+    problem = matching_problem(sets, presence, method, exclusivity)
+    log_sum, settled = log_sum_of_matchings(*problem)
+    per_set = -log_sum if presence is None else presence.all_absent(sets) - log_sum
+    return finish(sets, per_set, reduction, _impossible(sets, problem.exclusivity)), settled
+
+
+def _fused(
+    sets: Sets, presence: Presence | None, method: Method, reduction: Reduction
+) -> Tensor | None:
+    """The loss by fused kernels, if there are any for such a call."""
+    blocks, (M, N) = sets.features.kernel, (sets.target.shape[1], sets.logits.shape[1])
+    chosen = _choose(method, M, N, False)
+    masks = sets.output_valid, sets.target_valid
+    all_valid = masks[0] is None and masks[1] is None
+    exists = None if presence is None else presence.logits
+    if blocks is None or (all_valid and M > N):
         return None
-    chosen = _choose(method, sets.target.shape[1], sets.logits.shape[1], False)
-    loss = bernoulli_likelihood(sets.target, sets.logits, chosen, reduction)
-    return loss.reshape(sets.lead) if loss is not None and reduction == "none" else loss
+    if not likelihoods.fuses(sets.target, sets.logits, sets.weight, exists):
+        if not sets.features.plain_bernoulli or not all_valid:
+            return None
+        if sets.weight is not None or presence is not None:
+            return None
+        loss = likelihoods.bernoulli_likelihood(sets.target, sets.logits, chosen, reduction)
+        return loss if loss is None or reduction != "none" else loss.reshape(sets.lead)
+
+    def again(logits: Tensor, *exists: Tensor) -> Tensor:
+        given = sets._replace(logits=logits, lead=logits.shape[:1])
+        odds = presence._replace(logits=exists[0]) if presence is not None else None
+        return _general(given, odds, chosen, None, reduction)[0]
+
+    weight = 1.0 if presence is None else presence.weight
+    loss = likelihoods.fused_likelihood(
+        *(sets.target, sets.logits, blocks, chosen, reduction, *masks, sets.weight),
+        *(exists, weight, again),
+    )
+    return loss.reshape(sets.lead) if reduction == "none" else loss
 
 
 class Problem(NamedTuple):
@@ -172,7 +205,7 @@ def matching_problem(
     return Problem(scores, odds, shared, *sets.masks(), chosen)
 
 
-def _choose(method: Method, M: int, N: int, shared: bool) -> str:
+def _choose(method: Method, M: int, N: int, shared: bool) -> Method:
     check_choice("method", method, METHODS)
     terms = (max(M, N) - M + 1) * M * 2 ** (M - 1)
     if method == "exact" and shared:

@@ -14,6 +14,9 @@ from setwise.arguments import check_flag
 from setwise.models.deep_sets import check_booleans, check_floats, check_size
 from setwise.models.keyed import KeyedLayer
 
+# Logits up to this size are relaxed as they are: a softmax is then right to 1e-4, however rounded.
+LARGE = 1024.0
+
 
 class Latent(KeyedLayer, ABC):
     """What the two kinds of variables share.
@@ -39,6 +42,7 @@ class Latent(KeyedLayer, ABC):
         _check_temperature(temperature)
         if not self.training:
             return self._choose(logits)
+        logits = self._anchored(logits)
         if self.noise:
             logits = logits + self._sample_noise(logits)
         return self._relax(logits / temperature)
@@ -53,6 +57,10 @@ class Latent(KeyedLayer, ABC):
     @abstractmethod
     def from_codes(self, codes: Tensor) -> Tensor:
         """The activation that evaluation gives for these codes: bool [*, L] -> [*, width]."""
+
+    def _anchored(self, logits: Tensor) -> Tensor:
+        """Logits of the same distribution that rounding does no harm to."""
+        return logits
 
     @abstractmethod
     def _choose(self, logits: Tensor) -> Tensor: ...
@@ -109,6 +117,17 @@ class GumbelSoftmax(Latent):
         chosen = self._split(logits).argmax(dim=-1, keepdim=True)
         is_chosen = torch.arange(self.categories, device=logits.device) == chosen
         return is_chosen.flatten(-2).to(logits.dtype)
+
+    def _anchored(self, logits: Tensor) -> Tensor:
+        """Relative to the largest of each variable, where that is large.
+
+        A float32 of 1e9 has no digits left for the noise. And where a compiled softmax rounds the
+        largest number in one way and its difference to it in another, ``exp`` of what is left may
+        be anything: gradients of 1e18 have been seen in place of 0.
+        """
+        split = self._split(logits)
+        top = split.detach().amax(dim=-1, keepdim=True)  # the choice does not depend on it
+        return (split - torch.where(top.abs() > LARGE, top, 0.0)).flatten(-2)
 
     def _relax(self, logits: Tensor) -> Tensor:
         return self._split(logits).softmax(dim=-1).flatten(-2)

@@ -22,10 +22,10 @@ _WAVES = 4
 class PictureEncoder(nn.Module):
     """Pictures [*, C, H, W] -> memories [*, T, D], T = H W / 4^(number of ``widths``).
 
-    3 x 3 convolutions of these widths, each of which halves the sides, and fully connected layers
-    for each region. Regions are read in any order later; each is told its place, as waves of
-    several lengths (Vaswani et al., 2017). Pictures of any size will do, if both sides can be
-    halved so often.
+    3 x 3 convolutions of these widths, each of which halves the sides and is followed by ``blocks``
+    residual ones (He et al., 2016), and fully connected layers for each region. Regions are read in
+    any order later; each is told its place, as waves of several lengths (Vaswani et al., 2017).
+    Pictures of any size will do, if both sides can be halved so often.
 
     >>> encoder = PictureEncoder(outputs=16, widths=(8, 8))
     >>> encoder(torch.rand(5, 3, 32, 32)).shape
@@ -33,16 +33,22 @@ class PictureEncoder(nn.Module):
     """
 
     def __init__(
-        self, outputs: int, widths: Sequence[int] = (32, 64, 64), channels: int = 3
+        self,
+        outputs: int,
+        widths: Sequence[int] = (32, 64, 64),
+        channels: int = 3,
+        blocks: int = 0,
     ) -> None:
         super().__init__()
         check_size("outputs", outputs)
         check_size("channels", channels)
+        check_size("blocks", blocks, least=0)
         self.channels, self.outputs, self.shrinks = channels, outputs, 2 ** len(widths)
         layers: list[nn.Module] = []
         for width in widths:
             check_size("widths", width)
             layers += [nn.Conv2d(channels, width, 3, stride=2, padding=1), nn.ReLU()]
+            layers += [Block(width) for _ in range(blocks)]
             channels = width
         self.eyes = nn.Sequential(*layers)
         # What is seen is small at first, and would be lost beside the place.
@@ -50,6 +56,9 @@ class PictureEncoder(nn.Module):
         self.place = nn.Linear(4 * _WAVES, outputs)
         self.mind = nn.Sequential(FeedForward(outputs), nn.LayerNorm(outputs))
         glorot(self)
+        for block in layers:
+            if isinstance(block, Block):
+                block.start_with_nothing()
 
     def forward(self, pictures: Tensor) -> Tensor:
         check_floats("pictures", pictures, "[*, C, H, W]", 3)
@@ -63,6 +72,29 @@ class PictureEncoder(nn.Module):
         seen = self.eyes(pictures.reshape(-1, channels, height, width))
         memory = self.read(seen.flatten(-2).mT) + self.place(_places(seen))
         return self.mind(memory).reshape(*lead, *memory.shape[-2:])
+
+
+class Block(nn.Module):
+    """``x + layers(norm(x))``, each place with its neighbours: [B, D, H, W] -> [B, D, H, W]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.GroupNorm(1, width),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+        )
+
+    def start_with_nothing(self) -> None:
+        """Add zeros at first, so that a network starts as one without the block."""
+        last = self.layers[-1]
+        assert isinstance(last, nn.Conv2d)
+        nn.init.zeros_(last.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen: Tensor = x + self.layers(x)
+        return seen
 
 
 def _places(seen: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ DEVICES = ("cpu", "cuda")  # that the tracer draws on
 _RAYS, _PIXELS = 2**16, 2**14  # on the CPU: more would leave its caches
 _POINTS = 32  # of a pixel, at most, for so many: what each of them sees is kept
 _SHARE = 4  # of the free memory of a GPU one is taken, for others may use it as well
-_BYTES = 2**12  # for each ray and pixel, in scenes with as many objects as a table has room for
+_BYTES = 5 * 2**10  # for each ray and pixel, in scenes with as many objects as a table has room for
 _LEAST, _MOST = 2**12, 2**23  # rays on a GPU; more would not make it any busier
 
 
@@ -52,7 +52,7 @@ class Chunks:
 def rays_within(free: int) -> int:
     """How many rays are traced together where so many bytes are free.
 
-    >>> rays_within(2**35) == 2**21, rays_within(2**50) == 2**23
+    >>> rays_within(5 * 2**33) == 2**21, rays_within(2**50) == 2**23
     (True, True)
     """
     return min(max(free // _SHARE // _BYTES, _LEAST), _MOST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -42,6 +42,8 @@ class Predictor(NetworkConfig):
     width: int = 64
     # Of the convolutions, each of which halves the sides of a picture.
     convolutions: tuple[int, ...] = (32, 64, 64)
+    # Residual blocks after each of them.
+    blocks: int = field(default=0, metadata={"later": True})
 
     def build(self, task: Task, *, to_train: bool = True) -> nn.Module:
         if not task.presence or task.inputs.dim() != 4:
@@ -49,7 +51,7 @@ class Predictor(NetworkConfig):
                 "network: a predictor needs pictures and objects that may be absent, which this "
                 "data lacks"
             )
-        encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1])
+        encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1], self.blocks)
         decoder = _DECODERS[self.decoder](self.width, self.outputs)
         return Detection(SetPredictor(encoder, decoder, task.features))
 

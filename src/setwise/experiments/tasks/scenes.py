@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,6 +17,7 @@ from setwise.data.scenes import LOOK, REACH, SceneArchive, archive_name
 from setwise.experiments.tasks.rules import fingerprint
 from setwise.experiments.tasks.sprites import PicturePrecision
 from setwise.experiments.tasks.task import CPU, DATA, DataConfig, Task, require_split
+from setwise.experiments.tasks.varied_scenes import varied_scenes
 from setwise.features import Features, Gaussian
 from setwise.render.backends import RendererName
 
@@ -48,6 +49,17 @@ class ScenesData(DataConfig):
     file: str = ""
     # Of the archive; another is refused. Empty while it is still to be made.
     sha256: str = ""
+    # Whether pictures are mirrored and lit otherwise each time that they are trained on; see
+    # `setwise.experiments.tasks.varied_scenes`.
+    varied: bool = field(default=False, metadata={"later": True})
+
+    def __post_init__(self) -> None:
+        if self.varied and self.file:
+            raise ValueError(
+                f"varied: expected pictures by our own renderers, whose camera looks along y, so "
+                f"that mirrored ones show another x; got the archive {self.file!r}, leave varied "
+                f"at False"
+            )
 
     def archive(self, folder: Path = DATA) -> Path:
         """Where the archive is, below the folder of all data."""
@@ -118,7 +130,11 @@ class ScenesData(DataConfig):
         pictures = torch.from_numpy(archive.pictures).movedim(-1, -3).float() / 255
         limits = tuple((name, limit / REACH) for name, limit in LIMITS.items())
         features = Features(*LOOK, Gaussian(3, scale=self.scale))
-        return Task(pictures, targets, self.train, features, measure=PicturePrecision(limits))
+        return Task(
+            *(pictures, targets, self.train, features),
+            measure=PicturePrecision(limits),
+            vary=varied_scenes if self.varied else None,
+        )
 
     def _existing(self, folder: Path) -> Path:
         path = self.archive(folder)

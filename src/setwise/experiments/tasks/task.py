@@ -17,6 +17,7 @@ from torch import Tensor
 
 from setwise.experiments.measures import Measure, SetSuccess
 from setwise.experiments.presence import split_presence
+from setwise.experiments.randomness import Chances
 from setwise.features import Features
 from setwise.models import find_prototypes
 from setwise.registry import Registry
@@ -27,6 +28,8 @@ DATA = Path("runs")
 CPU = torch.device("cpu")
 # In data, at most, that a file from outside asks for: half a GiB.
 MOST_NUMBERS = 2**27
+# Inputs [K, b, ...] and targets [K, b, N, F] of a step of training -> others of the same shapes.
+Variation = Callable[[Tensor, Tensor, Chances], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Task:
     elements: Tensor | None = None
     # How outputs are judged.
     measure: Measure = SetSuccess()  # noqa: RUF009  it has no state
+    # How examples differ each time that they are trained on; evaluated they are as they are. All
+    # that is random comes from the chances, so that a member sees the same alone and among others,
+    # and nothing waits for the device, so that a CUDA graph can hold it.
+    vary: Variation | None = None
 
     @property
     def presence(self) -> bool:

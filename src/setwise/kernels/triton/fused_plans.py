@@ -14,7 +14,8 @@ from setwise.kernels.triton.tiles import blocks_in, power_of_2
 _cached = lru_cache(maxsize=1024)
 
 
-def _described(element: Element) -> dict[str, Any]:
+def described(element: Element) -> dict[str, Any]:
+    """What kernels are told of an element."""
     names = {"KINDS": element.kinds, "WIDTHS": element.widths, "STARTS": element.starts}
     return names | {"PADDED": element.padded}
 
@@ -27,6 +28,11 @@ def _placed(element: Element) -> dict[str, Any]:
 def _rows(element: Element) -> int:
     """Elements of a program that holds a block of each in registers."""
     return max(1, min(128, 2048 // max(element.padded)))
+
+
+def warps_of_tile(pairs: int) -> int:
+    """Of a program that holds all pairs of a set in registers."""
+    return 1 if pairs <= 512 else 4 if pairs <= 2048 else 8
 
 
 @_cached
@@ -48,15 +54,10 @@ def small_loss(
     block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
     constants = {"MODE": mode, "BOTH": both, "MASKED": masked, "TARGET_MASKED": target_masked}
     constants |= {"WEIGHTED": weighted, "SHARED": shared, "ON_DEVICE": on_device}
-    constants |= {"GRADIENT": gradient, **_described(element)}
+    constants |= {"GRADIENT": gradient, **described(element)}
     constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    warps = _warps(block_m * block_n)
+    warps = warps_of_tile(block_m * block_n)
     return Plan(launcher(small_losses.small_loss, constants, warps, 2), (B, 1, 1))
-
-
-def _warps(pairs: int) -> int:
-    """Of a program that holds so many pairs of a small set."""
-    return 1 if pairs <= 512 else 4 if pairs <= 2048 else 8
 
 
 @_cached
@@ -128,7 +129,7 @@ def pairs(
 ) -> Plan:
     rows = _rows(element)
     constants = {"MODE": mode, "BOTH": both, "WEIGHTED": weighted, "SHARED": shared}
-    constants |= {"GRADIENT": gradient, **_described(element), "F": F, "BLOCK": rows}
+    constants |= {"GRADIENT": gradient, **described(element), "F": F, "BLOCK": rows}
     blocks = blocks_in(max(M, N) if both else M, rows)
     return Plan(launcher(nearest.pairs, constants, 4, 1), (B * blocks, 1, 1))
 
@@ -174,17 +175,17 @@ def matching_costs(
         "PRESENT": present,
         "TURNED": turned,
     }
-    constants |= _described(element)
+    constants |= described(element)
     constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    return Plan(launcher(matched.costs, constants, _warps(block_m * block_n), 2), (B, 1, 1))
+    return Plan(launcher(matched.costs, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
 
 
 @_cached
 def matching_pull(element: Element, B: int, M: int, N: int, F: int) -> Plan:
     """Of small sets."""
     block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants = {**_described(element), "F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    return Plan(launcher(matched.pull, constants, _warps(block_m * block_n), 2), (B, 1, 1))
+    constants = {**described(element), "F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    return Plan(launcher(matched.pull, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
 
 
 @_cached
@@ -206,9 +207,9 @@ def stable_matching(
         "TARGET_MASKED": target_masked,
         "WEIGHTED": weighted,
     }
-    constants |= {"PRESENT": present, **_described(element)}
+    constants |= {"PRESENT": present, **described(element)}
     constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    return Plan(launcher(matched.stable, constants, _warps(block_m * block_n), 2), (B, 1, 1))
+    return Plan(launcher(matched.stable, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
 
 
 @_cached
@@ -227,7 +228,7 @@ def matched_loss(
     rows = min(_rows(element), max(2, power_of_2(N)))
     constants: dict[str, Any] = {"ROOT": root, "MASKED": masked, "TARGET_MASKED": target_masked}
     constants |= {"WEIGHTED": weighted, "PRESENT": present, "GRADIENT": gradient}
-    constants |= _described(element)
+    constants |= described(element)
     constants |= {"F": F, "BLOCK": rows}
     warps = 1 if rows * max(element.padded) <= 512 else 4
     return Plan(launcher(matched.loss, constants, warps, 2), (B * blocks_in(N, rows), 1, 1))

@@ -23,6 +23,7 @@ import triton.language as tl
 from torch import Tensor
 
 from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.plans import Plan
 from setwise.kernels.triton.rounds import NEVER, valid
 from setwise.kernels.triton.tiles import power_of_2
@@ -156,7 +157,7 @@ def log_permanent(
 
 
 @lru_cache(maxsize=64)
-def _listed(M: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def listed(M: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The subsets of M targets by their size [2^M], and where each size begins [M + 2]."""
     sizes = np.array([subset.bit_count() for subset in range(2**M)])
     order = torch.from_numpy(np.argsort(sizes, kind="stable").astype(np.int32))
@@ -191,24 +192,40 @@ def log_sum(
     Of float32 scores [B, M, N], none of these 0, that `fits`, and odds [B, N]; ``masks`` [B, M] and
     [B, N] tell which targets and outputs are valid. See `matchings.sum_matchings`.
     """
-    B, M, N = scores.shape
+    odds = None if odds is None else odds.contiguous()
+    rows, columns = (
+        None if m is None else m.contiguous().view(torch.uint8) for m in masks or (None, None)
+    )
+    value, pairs, used = log_sum_of_arrays(scores.contiguous(), odds, rows, columns, record)
+    if pairs is None or used is None:
+        B, _, N = scores.shape
+        return value, scores.new_empty(B, 0, N), scores.new_zeros(B, N)
+    return value, pairs, used
+
+
+def log_sum_of_arrays(
+    scores: Tensor,
+    odds: Tensor | None,
+    rows: Tensor | None,
+    columns: Tensor | None,
+    record: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The same of arrays as the kernel reads them, masks of bytes; by launches alone."""
+    (B, M, N), device = scores.shape, scores.device
     slots = max(M, N) - M + 1
     slots = slots if record else min(slots, 2)
-    value = scores.new_empty(B)
-    pairs = scores.new_empty(B, M if record else 0, N)
-    used = scores.new_empty(B, N) if record else scores.new_zeros(B, N)
     at_once = max(1, STORED // ((slots + 2) * 2**M))
-    ways = scores.new_empty(min(B, at_once), slots, 2**M)
-    rest = scores.new_empty(min(B, at_once), 2, 2**M) if record else ways
-    given = [scores.contiguous(), value if odds is None else odds.contiguous()]
-    given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
-    tables = _listed(M, scores.device)
-    for first in range(0, B, at_once):
-        part = slice(first, first + at_once)
-        launch, grid = _plan(
-            min(B - first, at_once), M, masks is not None, odds is not None, record
-        )
-        results = value[part], pairs[part] if record else value, used[part]
-        problem = [t[part] for t in given]
-        launch(grid, (*problem, *tables, ways, rest, *results), (M, N, max(M, N), slots))
-    return value, pairs, used
+    value = floats(device, B)
+    pairs = floats(device, B, M, N) if record else value
+    used = floats(device, B, N) if record else value
+    ways = floats(device, min(B, at_once), slots, 2**M)
+    rest = floats(device, min(B, at_once), 2, 2**M) if record else ways
+    tables = listed(M, device)
+    masked = rows is not None
+    given = [value if array is None else array for array in (odds, rows, columns)]
+    arrays = (scores, *given, value, pairs, used)
+    parts = [arrays] if at_once >= B else zip(*(a.split(at_once) for a in arrays), strict=True)
+    for *problem, v, p, u in parts:
+        launch, grid = _plan(len(v), M, masked, odds is not None, record)
+        launch(grid, (*problem, *tables, ways, rest, v, p, u), (M, N, max(M, N), slots))
+    return (value, pairs, used) if record else (value, None, None)

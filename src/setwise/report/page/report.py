@@ -9,6 +9,7 @@ from setwise.files import atomic_write_text
 from setwise.report.page.benchmarks import benchmarks_section
 from setwise.report.page.cells import MISSING, said_of_cells
 from setwise.report.page.detections import detections_sections
+from setwise.report.page.effort import effort_of
 from setwise.report.page.experiment import anchor_of, experiment_section, short_title
 from setwise.report.page.markup import piece
 from setwise.report.page.pieces import (
@@ -57,7 +58,10 @@ def report(results: Path, benchmarks: Path, also: Sequence[Path] = ()) -> str:
     found = read_all([results, *also])
     sections = [
         Section("overview", "At a glance", _overview(found)),
-        *(experiment_section(one, reconstructions(results, one)) for one in found.values()),
+        *(
+            experiment_section(one, effort_of(results, one), reconstructions(results, one))
+            for one in found.values()
+        ),
         *detections_sections(results),
         plans_section(results),
         benchmarks_section(benchmarks),

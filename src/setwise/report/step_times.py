@@ -1,0 +1,84 @@
+"""What a step of training takes, as far as it was measured or can be told from records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from setwise.experiments.records import Record
+from setwise.report import records as files
+from setwise.report.effort import Key, Times, curve
+from setwise.report.tables import Recorded
+
+# Where studies write down what a step takes, a line for each cell.
+STEP_TIMES = Path("studies", "picture-steps.jsonl")
+_TIMED: files.Kinds = {
+    **{"experiment": str, "scenario": str, "loss": str, "members": int},
+    **{"milliseconds": files.NUMBER, "environment": dict},
+}
+
+
+def step_times(results: Path, studies: Iterable[Recorded]) -> dict[Key, float]:
+    """Seconds of a step of one network, of those that were timed or trained together.
+
+    Of cells that were not timed: what their training took, where no other loss was part of it.
+    """
+    return _of_trainings(studies) | {
+        _key(one): one["milliseconds"] / one["members"] / 1e3 for one in timed(results)
+    }
+
+
+def timed(results: Path) -> list[Record]:
+    """What was measured of steps alone."""
+    return files.read(results / STEP_TIMES, _check)
+
+
+def said_of_times(results: Path, study: Recorded, times: Times) -> str:
+    """Where the seconds of an experiment come from, as far as there are any."""
+    cells = {(study.sheet.name, run["scenario"], run["loss"]) for run in study.records}
+    measured = [one for one in timed(results) if _key(one) in cells]
+    shared = cells & times.keys() - {_key(one) for one in measured}
+    parts = []
+    if measured:
+        members = " or ".join(str(n) for n in sorted({one["members"] for one in measured}))
+        where = sorted({str(one["environment"].get("hardware", "")) for one in measured})
+        parts.append(
+            f"measured on steps alone, where {members} with the same loss take them together on "
+            f"{' and '.join(where)}"
+        )
+    if shared:
+        parts.append(
+            f"{_of(shared, cells)}shares of the time of whole trainings, evaluations and whatever "
+            f"else the machine did included, which is rough"
+        )
+    if untimed := cells - times.keys():
+        parts.append(f"{_of(untimed, cells)}not known, for several losses were trained together")
+    return f"Seconds are those of one network: {'; '.join(parts)}."
+
+
+def _check(line: Record) -> None:
+    files.require(line, _TIMED)
+    if line["members"] < 1 or line["milliseconds"] <= 0:
+        raise ValueError("members, milliseconds: expected networks and a time, got none")
+
+
+def _of_trainings(studies: Iterable[Recorded]) -> dict[Key, float]:
+    found: dict[Key, float] = {}
+    for study in studies:
+        together: dict[str, set[str]] = defaultdict(set)
+        for record in study.records:
+            together[str(record.get("ensemble"))].add(record["loss"])
+        for record in study.records:
+            if len(together[str(record.get("ensemble"))]) == 1:
+                own = record["seconds"] / record["members"] / curve(study, record)[-1][0]
+                found[study.sheet.name, record["scenario"], record["loss"]] = own
+    return found
+
+
+def _key(told: Record) -> Key:
+    return told["experiment"], told["scenario"], told["loss"]
+
+
+def _of(some: set[Key], cells: set[Key]) -> str:
+    return "" if some == cells else f"in {len(some)} of {len(cells)} cells "
