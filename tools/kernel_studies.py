@@ -139,7 +139,7 @@ def likelihood(record: Record) -> str:
     each = list(dict.fromkeys(r["temperature"] for r in rows if r["part"] == "transport"))
     messages = {r["impl"]: r for r in rows if r["part"] == "messages"}
     lines = [
-        f"Milliseconds, likelihood / SH, and how many times as long that is. {header['device']}, "
+        f"Milliseconds, likelihood / SH, and how many times as long that is. {header['hardware']}, "
         f"torch {header['torch']}, commit {str(header['commit'])[:12]}.",
         "",
         *markdown(["shape", "loss", "elements", "median", "least", "from a CUDA graph"], times),

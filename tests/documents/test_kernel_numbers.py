@@ -256,7 +256,7 @@ def test_likelihoods_are_written_and_others_are_noticed(tmp_path: Path) -> None:
     rows += [{**transport, "impl": "geomloss", "error": "ValueError: too many"}]
     for impl in ("setwise", "compiled"):
         rows.append({"part": "messages", "rounds": 21, "impl": impl, "median_ms": 3.0})
-    header = {"device": "some GPU", "torch": "2.8.0", "commit": "0123456789abcdef"}
+    header = {"hardware": "some GPU", "torch": "2.8.0", "commit": "0123456789abcdef"}
     record: dict[str, Any] = {"header": header, "rows": rows}
     page = kernels.update(PAGE, with_records(tmp_path, likelihood=record))
     assert "| puzzle | likelihood, exact | Gaussian | 0.400 / 0.400: 1.0x |" in page
