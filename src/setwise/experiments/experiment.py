@@ -81,16 +81,16 @@ class Sheet:
     level: float | None = None
 
     def __post_init__(self) -> None:
+        if self.better not in get_args(Better):
+            known = ", ".join(get_args(Better))
+            raise ValueError(f"better: expected one of {known}, got {self.better!r}")
         if self.level is not None:
             number = isinstance(self.level, int | float) and not isinstance(self.level, bool)
             if not number or not 0 < self.level < math.inf or self.better != "higher":
                 raise ValueError(
                     f"level: expected a positive number, of what is better the higher it is, got "
-                    f"{self.level!r:.60}"
+                    f"{self.level!r:.60} of what is better {self.better}"
                 )
-        if self.better not in get_args(Better):
-            known = ", ".join(get_args(Better))
-            raise ValueError(f"better: expected one of {known}, got {self.better!r}")
         symbols = [style.symbol for style in self.losses.values()]
         if len(set(symbols)) < len(symbols):
             raise ValueError(f"losses: symbols must differ, got {', '.join(symbols)}")
