@@ -62,7 +62,7 @@ def config(folder: Path | None, seed: int, epochs: int = 1) -> Config:
     return Config(
         *("varied", "a", "set_cross_entropy", seed, False, True),
         data=DATA.bound(folder) if folder else DATA,
-        network=Predictor("queries", 5, 8, (4, 4)),
+        network=Predictor("queries", 5, 8, (4, 4), blocks=1),
         schedule=Schedule(epochs=epochs, batch=4, evaluations=epochs),
     )
 
@@ -223,8 +223,12 @@ def test_runs_that_were_recorded_before_keep_their_names() -> None:
     for record in records.read(ROOT / "results" / "rendered-scenes.jsonl"):
         found = config_from(record["config"])
         assert found.identity == record["run"]
-        other = replace(found, data=replace(found.data, varied=not found.data.varied))
-        assert other.identity != found.identity
-        assert config_from(other.as_dict()) == other
-        for one in (found, other):
-            assert ("varied" in one.as_dict()["data"]) == one.data.varied
+        data = replace(found.data, varied=not found.data.varied)
+        network = replace(found.network, blocks=found.network.blocks + 1)
+        others = [replace(found, data=data), replace(found, network=network)]
+        assert len({one.identity for one in (found, *others)}) == 3
+        assert [config_from(one.as_dict()) for one in others] == others
+        for one in (found, *others):
+            told = one.as_dict()
+            assert ("varied" in told["data"]) == one.data.varied
+            assert ("blocks" in told["network"]) == (one.network.blocks > 0)
