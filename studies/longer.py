@@ -1,8 +1,6 @@
 """Pictures, eight times as long: what the slow ones of ``detection.py`` reach.
 
-    setwise train studies/longer.py --scenarios slot-attention idspn --losses huber_loss
-    setwise train studies/longer.py --scenarios queries-20 --losses plain_cross_entropy
-    setwise train studies/longer.py --scenarios slots-20 --losses cooled_cross_entropy
+    setwise train studies/longer.py
 
 The recipes of Slot Attention and iDSPN, whose authors train them far longer than that comparison
 does, and of ours the best decoder and the best loss for slots. All else is as it is there; rates
@@ -47,4 +45,5 @@ EXPERIMENT = Experiment(
     losses=tuple(dict.fromkeys(loss for _, loss in CELLS)),
     command="setwise train studies/longer.py",
     **STUDY.COMPARED,
+    cells=CELLS,
 )

@@ -1,29 +1,22 @@
 """Rendered scenes: our losses beside the recipes of Slot Attention and iDSPN, on one data set.
 
-    python studies/rendered_scenes.py results runs             # draws 22,000 scenes; wants a GPU
-    python studies/rendered_scenes.py results runs idspn/huber_loss   # some cells only
+    setwise train studies/rendered_scenes.py                    # draws 22,000 scenes; wants a GPU
+    setwise train studies/rendered_scenes.py --scenarios idspn  # some cells only
 
-A cell is a network and a loss; cells are trained one after the other, all seeds at once, and what
-has a record is not trained again. ``setwise train studies/rendered_scenes.py`` would train every
-network with every loss. Recipes and losses are those of ``detection.py``, behind a larger backbone;
-how many epochs there are, the rate of each network and the scale of places, which
+A cell is a network and a loss. Recipes and losses are those of ``detection.py``, behind a larger
+backbone; how many epochs there are, the rate of each network and the scale of places, which
 ``rendered_rates.py`` looks for, stand in ``rendered_scenes.json``.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from setwise.cli.user_file import run_file
 from setwise.experiments import Config, Experiment, NetworkConfig, Schedule
 from setwise.experiments.networks import Predictor
-from setwise.experiments.run import train
 from setwise.experiments.tasks import ScenesData
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
@@ -104,27 +97,6 @@ EXPERIMENT = Experiment(
     metric="ap_0.125",
     metric_label="average precision within a distance of 0.125",
     curves_of="a thousand pictures, one in eleven of them held out",
-    command="python studies/rendered_scenes.py results runs",
+    command="setwise train studies/rendered_scenes.py",
+    cells=CELLS,
 )
-
-
-def main(results: str, runs: str, *cells: str) -> None:
-    """Draw the scenes if they are not there yet, and train what has no record."""
-    folder, known = Path(runs), {f"{scenario}/{loss}": (scenario, loss) for scenario, loss in CELLS}
-    if unknown := [cell for cell in cells if cell not in known]:
-        raise SystemExit(f"cells: expected some of {', '.join(known)}, got {', '.join(unknown)}")
-    if (what := DATA.preparation(folder)) is not None:
-        print(what, flush=True)
-        DATA.prepare(folder, lambda there, wanted: None)
-    data = DATA.bound(folder)
-    EXPERIMENT.sheet.write(Path(results))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    for cell in cells or known:
-        scenario, loss = known[cell]
-        configs = [replace(one, data=data) for one in EXPERIMENT.configs(None, [scenario], [loss])]
-        trained = train(configs, device, Path(results), metric=EXPERIMENT.metric, data=folder)
-        print(f"{cell}: {trained} networks trained", flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

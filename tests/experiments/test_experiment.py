@@ -18,6 +18,7 @@ from setwise.experiments.config import Config, config_from
 from setwise.experiments.networks import RuleLearner
 from setwise.experiments.recipes import EXPERIMENTS, PLANNED
 from setwise.experiments.tasks import BlocksData, PuzzleData, Task
+from setwise.report.page.cells import said_of_cells
 from tiny_recipe import EXPERIMENT
 
 H, SH = "ordered_cross_entropy", "set_cross_entropy"
@@ -46,6 +47,24 @@ class TestExperiment:
         some = EXPERIMENT.configs([7, 5], ["3"], [SH])
         assert some == [EXPERIMENT.config("3", SH, seed) for seed in (7, 5)]
         assert EXPERIMENT.configs(seeds=[]) == []
+
+    def test_not_every_loss_in_every_scenario(self, tmp_path: Path) -> None:
+        some = replace(EXPERIMENT, cells=[("1", SH), ("3", H)])
+        runs = {(run.scenario, run.loss) for run in some.configs()}
+        assert runs == {("1", SH), ("3", H)}
+        assert [run.loss for run in some.configs(scenarios=["3"])] == [H, H]
+        with pytest.raises(ValueError, match=f"none of these there; it has 1 with {SH}; 3 with"):
+            some.configs(scenarios=["1"], losses=[H])
+        with pytest.raises(ValueError, match=r"cells: \('9', .*unknown scenario; there are 1, 3"):
+            replace(EXPERIMENT, cells=[("9", SH)])
+        with pytest.raises(ValueError, match="unknown loss; there are"):
+            replace(EXPERIMENT, cells=[("1", "assignment_cross_entropy")])
+        some.sheet.write(tmp_path)
+        assert Sheet.read(tmp_path / f"{some.name}.json") == some.sheet
+        assert [some.sheet.compares("3", loss) for loss in (SH, H)] == [False, True]
+        assert "0 of 2 recorded; 2 not recorded yet" in said_of_cells(
+            replace(some.sheet, reference=None), []
+        )
 
     @pytest.mark.parametrize(
         ("change", "said"),

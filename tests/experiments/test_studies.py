@@ -21,7 +21,7 @@ from setwise.data.sprites import SPRITE
 from setwise.experiments import store
 from setwise.experiments.config import config_from
 from setwise.experiments.experiment import Sheet
-from setwise.experiments.run import require_own_name
+from setwise.experiments.run import require_own_name, train
 from setwise.experiments.tasks import ScenesData, SpritesData
 from setwise.losses.table import LOSSES
 
@@ -226,21 +226,22 @@ def test_steps_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 def test_rendered_scenes_are_drawn_and_trained_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = run_file("experiment", STUDIES / "rendered_scenes.py")
     assert {scenario for scenario, _ in study.CELLS} == set(study.NETWORKS)
     assert {rate for _, rate, _ in study.NETWORKS.values()} == set(study.RATES)
     _make_scenes_small(study, monkeypatch)
-    places = str(tmp_path / "results"), str(tmp_path / "runs")
-    for trained in (1, 0):  # what is recorded is not trained again
-        study.main(*places, "queries/plain_cross_entropy")
-        assert f"{trained} networks trained" in capsys.readouterr().out
-    [record] = store.read(tmp_path / "results" / "rendered-scenes.jsonl")
+    results, runs = tmp_path / "results", tmp_path / "runs"
+    study.DATA.prepare(runs, lambda there, wanted: None)
+    configs = [
+        replace(config, data=study.DATA.bound(runs))
+        for config in study.EXPERIMENT.configs(scenarios=["queries-residual"])
+    ]
+    assert train(configs, "cpu", results, metric=study.EXPERIMENT.metric, data=runs) == 1
+    [record] = store.read(results / "rendered-scenes.jsonl")
     assert {"heldout_ap", "heldout"} <= set(record["metrics"])
     assert record["config"]["data"]["sha256"]
-    with pytest.raises(SystemExit, match="cells: expected some of queries/plain_cross_entropy"):
-        study.main(*places, "idspn")
 
 
 # Slow: a training. The one above breaks as well where the study that is tried here does.

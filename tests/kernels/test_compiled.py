@@ -21,7 +21,7 @@ pytest.importorskip("triton")
     [
         ("bf16x6 tf32", 16),
         ("float16 others", 18),
-        ("fused clouds", 22),
+        ("fused clouds", 26),
         ("assignment matchings", 8),
     ],
 )

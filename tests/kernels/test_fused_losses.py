@@ -280,4 +280,44 @@ def test_one_operator_inside_a_compiled_program(
         (slope,) = torch.autograd.grad((value * torch.tensor([1.0, 3.0])).sum(), z)
         found.append((value.detach(), slope))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="outside of what is compiled"):
+        torch.autograd.grad(compiled(z, "triton").sum(), z, create_graph=True)
     assert [name for name in called if name.startswith("setwise")] == ["setwise.row_loss.default"]
+
+
+@pytest.mark.slow
+def test_compiled_programs_follow_the_precision_that_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Embeddings are multiplied where tf32 is allowed and compared where it is not, then as now."""
+    monkeypatch.setattr(dispatch, "_interprets", lambda: True)
+    features = ELEMENTS["embeddings"]
+    called: list[str] = []
+    z = torch.randn(1, 5, features.width, generator=torch.Generator().manual_seed(0))
+    z.requires_grad_()
+    x = 50 + torch.randn(1, 66, features.width, generator=torch.Generator().manual_seed(1))
+
+    def watched(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            called.extend(str(node.target) for node in graph.graph.nodes)
+            return graph(*args)
+
+        return run
+
+    def step(z: Tensor) -> Tensor:
+        return sw.set_cross_entropy(z + 50, x, features, impl="triton")
+
+    compiled = torch.compile(step, backend=watched, fullgraph=True)
+    exact = sw.set_cross_entropy(z.double() + 50, x.double(), features, impl="reference")
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "medium", "highest", "high"):
+            torch.set_float32_matmul_precision(precision)
+            called.clear()
+            value = compiled(z)
+            multiplied = "setwise.row_loss.default" in called
+            assert multiplied == (precision != "highest")
+            off = (value.detach().double() - exact).abs() / exact
+            assert off < (2e-3 if multiplied else 1e-6)
+    finally:
+        torch.set_float32_matmul_precision(before)

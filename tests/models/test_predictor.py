@@ -96,7 +96,7 @@ def test_residual_blocks_add_nothing_at_first_and_learn() -> None:
     pictures = torch.rand(2, 3, 8, 8, generator=seeded(1))
     plain, deep = (PictureEncoder(8, (4, 6), blocks=blocks) for blocks in (0, 2))
     blocks = [one for one in deep.eyes if isinstance(one, ResidualBlock)]
-    assert [one.layers[0].num_channels for one in blocks] == [4, 4, 6, 6]
+    assert [one.norm.normalized_shape for one in blocks] == [(4,), (4,), (6,), (6,)]
     kept = nn.Sequential(*(one for one in deep.eyes if not isinstance(one, ResidualBlock)))
     plain.load_state_dict(
         {k: v for k, v in deep.state_dict().items() if not k.startswith("eyes")}

@@ -46,7 +46,10 @@ TYPES = {"NOT_BF16": "*i8", "LIST": "*i32", "COUNT": "*i32", "VALID": "*u8", "IN
 TYPES |= {"factor": "fp32", "B": "i32", "M": "i32", "N": "i32"}
 # And in some parts.
 OF_PART: dict[str, dict[str, str]] = {
-    "fused": {"TARGET_VALID": "*u8", "NEAREST": "*i64", "t": "fp32"},
+    "fused": {
+        **{"TARGET_VALID": "*u8", "NEAREST": "*i64", "MATCHING": "*i64"},
+        **dict.fromkeys(("t", "presence_weight"), "fp32"),
+    },
     "clouds": {
         **dict.fromkeys(("START", "ORDER", "Q_ORDER", "K_ORDER", "CODE"), "*i64"),
         **{"KEPT": "*i32", "cut": "fp32"},
@@ -157,6 +160,12 @@ def fused() -> Iterator[tuple[str, Planned]]:
     yield "prepared, float16", plan.launch
     yield "nearest", planned(fused_plans.gather, 8, 99, F, "worst", *(on,) * 4).launch
     yield "nearest points", planned(fused_plans.gather, 8, 99, 3, "worst", *(on,) * 4).launch
+    coordinates = describe((("square", 4, 0.5),))
+    small = (coordinates, 8, 16, 9, 4)
+    yield "costs", planned(fused_plans.matching_costs, *small, *(on,) * 4).launch
+    yield "pulls", planned(fused_plans.matching_pull, *small).launch
+    yield "stable", planned(fused_plans.stable_matching, *small, *(on,) * 4).launch
+    yield "matched", planned(fused_plans.matched_loss, coordinates, 8, 9, 4, *(on,) * 6).launch
     shape = (CPU, 1, N, N, 88, 96, torch.float32, "float32")
     yield "forward, bf16x6", planned(plans.logsumexp, *shape, off, on, on, off, off, on, 4).launch
 
@@ -181,9 +190,10 @@ def searching() -> Iterator[tuple[str, Planned]]:
 
 def assigning() -> Iterator[tuple[str, Planned]]:
     """The launches that solve assignment problems."""
-    constants = {"MASKED": True, "BLOCK": 64, "TILE": 2, "ROUNDS": assignment.ROUNDS}
+    masked = {"SHORT_MASKED": True, "LONG_MASKED": False}
+    constants = {**masked, "BLOCK": 64, "TILE": 2, "ROUNDS": assignment.ROUNDS}
     yield "bids", Planned(assignment._bid, constants, 2, 1)
-    constants = {"MASKED": True, "BLOCK": 64, "TALL": False}
+    constants = {**masked, "BLOCK": 64, "TALL": False}
     yield "matches", Planned(assignment._match, constants, 2, 1)
 
 

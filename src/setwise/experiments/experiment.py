@@ -79,8 +79,11 @@ class Sheet:
     # Of the metric: if there is one, how many steps it takes to get there is shown, and which loss
     # is best at equal steps and at equal time.
     level: float | None = None
+    # The scenarios and losses that are compared, if not every loss in every scenario.
+    cells: Sequence[tuple[str, str]] | None = None
 
     def __post_init__(self) -> None:
+        _check_cells(self.cells, self.scenarios, self.losses)
         if self.better not in get_args(Better):
             known = ", ".join(get_args(Better))
             raise ValueError(f"better: expected one of {known}, got {self.better!r}")
@@ -98,6 +101,10 @@ class Sheet:
     def label(self, scenario: str) -> str:
         """What a scenario means; its name where the sheet does not tell."""
         return self.scenarios.get(scenario, scenario)
+
+    def compares(self, scenario: str, loss: str) -> bool:
+        """Whether there is to be such a cell."""
+        return self.cells is None or (scenario, loss) in self.cells
 
     @property
     def worst(self) -> float:
@@ -153,10 +160,24 @@ class Sheet:
             saved["losses"] = {name: LossStyle(**how) for name, how in saved["losses"].items()}
             if saved["reference"] is not None:
                 saved["reference"] = Reference(**saved["reference"])
+            if saved.get("cells") is not None:
+                saved["cells"] = tuple((scenario, loss) for scenario, loss in saved["cells"])
             return Sheet(**saved)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             said = one_line(error).removeprefix(f"{path}: ")
             raise ValueError(f"{path}: not the sheet of an experiment: {said}") from error
+
+
+def _check_cells(
+    cells: Sequence[tuple[str, str]] | None, scenarios: Iterable[str], losses: Iterable[str]
+) -> None:
+    for scenario, loss in cells or ():
+        for what, name, known in (("scenario", scenario, scenarios), ("loss", loss, losses)):
+            if name not in known:
+                raise ValueError(
+                    f"cells: ({scenario!r}, {loss!r}) has an unknown {what}; there are "
+                    f"{', '.join(known)}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +203,7 @@ class Experiment:
     remark: str = ""
     reference: Reference | None = None
     level: float | None = None
+    cells: Sequence[tuple[str, str]] | None = None  # scenarios and losses, if not all in all
     # Losses are looked up now, so that a wrong name is told before anything is trained.
     styles: Mapping[str, LossStyle] = field(init=False)
 
@@ -195,6 +217,7 @@ class Experiment:
             tempered = "temperature" in loss.options
             styles[name] = LossStyle(loss.symbol, loss.label, loss.colour, tempered)
         object.__setattr__(self, "styles", styles)
+        _check_cells(self.cells, self.scenarios, self.losses)
 
     @property
     def sheet(self) -> Sheet:
@@ -212,6 +235,7 @@ class Experiment:
             remark=self.remark,
             reference=self.reference,
             level=self.level,
+            cells=None if self.cells is None else tuple(self.cells),
         )
 
     def configs(
@@ -229,10 +253,18 @@ class Experiment:
                 raise ValueError(
                     f"{what}: {self.name} has no {', '.join(unknown)}; it has {', '.join(known)}"
                 )
-        return [
-            self._run(scenario, loss, seed)
+        cells = [
+            (scenario, loss)
             for scenario in (self.scenarios if scenarios is None else scenarios)
             for loss in (self.losses if losses is None else losses)
+            if self.cells is None or (scenario, loss) in self.cells
+        ]
+        if self.cells and not cells:
+            known = "; ".join(f"{scenario} with {loss}" for scenario, loss in self.cells)
+            raise ValueError(f"losses: {self.name} has none of these there; it has {known}")
+        return [
+            self._run(scenario, loss, seed)
+            for scenario, loss in cells
             for seed in (range(self.seeds) if seeds is None else seeds)
         ]
 

@@ -16,14 +16,20 @@ from torch import Tensor
 
 from setwise.kernels.row_losses import Blocks, Call
 
-# Whatever the number of elements, kernels serve so many features, and compare so many of them.
-MOST_FEATURES, MOST_SQUARES = 256, 16
+# Whatever the number of elements, kernels serve so many features.
+MOST_FEATURES = 256
 
 
-def serves(blocks: Blocks) -> bool:
-    """Whether `loss` can have such elements."""
+def serves(blocks: Blocks, compared: int, most_compared: int) -> bool:
+    """Whether `loss` can have such elements: as of `fused.serves`, for sets of any size.
+
+    Kernels compare so many features beside a product; more are either multiplied or, up to
+    ``most_compared``, not for these kernels.
+    """
     squares = sum(width for name, width, _ in blocks if name == "square")
-    return sum(width for _, width, _ in blocks) <= MOST_FEATURES and squares <= MOST_SQUARES
+    if sum(width for _, width, _ in blocks) > MOST_FEATURES:
+        return False
+    return squares <= compared or squares > most_compared
 
 
 def loss(target: Tensor, logits: Tensor, call: Call) -> Tensor:
@@ -33,9 +39,7 @@ def loss(target: Tensor, logits: Tensor, call: Call) -> Tensor:
     value, _ = row_loss(
         target,
         logits,
-        ",".join(name for name, _, _ in call.blocks),
-        [width for _, width, _ in call.blocks],
-        [number for _, _, number in call.blocks],
+        *spelled(call.blocks),
         call.mode,
         call.both,
         call.reduction,
@@ -49,6 +53,17 @@ def loss(target: Tensor, logits: Tensor, call: Call) -> Tensor:
     )
     found: Tensor = value
     return found
+
+
+def spelled(blocks: Blocks) -> tuple[str, list[int], list[float]]:
+    """Blocks as operators take them: names, widths, numbers."""
+    names = ",".join(name for name, _, _ in blocks)
+    return names, [width for _, width, _ in blocks], [number for _, _, number in blocks]
+
+
+def read(names: str, widths: list[int], numbers: list[float]) -> Blocks:
+    """What was `spelled`."""
+    return tuple(zip(names.split(","), widths, numbers, strict=True))
 
 
 @torch.library.custom_op("setwise::row_loss", mutates_args=())
@@ -70,7 +85,7 @@ def row_loss(
     share: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """The loss, and its gradient to the logits for an incoming gradient of 1."""
-    blocks: Any = tuple(zip(names.split(","), widths, numbers, strict=True))
+    blocks = read(names, widths, numbers)
     t = temperature if temperature_tensor is None else temperature_tensor
     arrays = (
         None if array is None else array.contiguous()
@@ -106,11 +121,22 @@ def _(
     return value, logits.new_empty(logits.shape)
 
 
+def require_first_derivative() -> None:
+    """Refuse to be differentiated again: an operator does not know how its gradient changes."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(
+            "torch.compile: the gradient of a set loss in a compiled program cannot be "
+            "differentiated again (create_graph=True); call the loss outside of what is compiled, "
+            "or, of losses by rows, with impl='reference'"
+        )
+
+
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[1])
 
 
 def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    require_first_derivative()
     (ready,) = ctx.saved_tensors
     d_logits = ready * (grad if grad.dim() == 0 else grad[:, None, None])
     return None, d_logits, *(None,) * 13

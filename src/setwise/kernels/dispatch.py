@@ -91,10 +91,8 @@ def compares(impl: Impl, target: Tensor, logits: Tensor, features: int) -> bool:
 
 
 def most_compared() -> int:
-    """How many features Triton compares at most; compilers cannot ask whether tf32 is allowed."""
-    if torch.compiler.is_compiling() or not tf32_is_allowed():
-        return MOST_COMPARED_IN_FULL
-    return MOST_COMPARED
+    """How many features Triton compares at most; see `tf32_is_allowed` for what compilers do."""
+    return MOST_COMPARED if tf32_is_allowed() else MOST_COMPARED_IN_FULL
 
 
 def logsumexp(
@@ -202,6 +200,18 @@ def fuses_compiled(
     impl: Impl, blocks: Blocks, target: Tensor, logits: Tensor, *others: object
 ) -> bool:
     """Whether `compiled_losses.loss` serves such a call inside ``torch.compile``; as of `fuses`."""
+    (B, N, _), M = logits.shape, target.shape[1]
+    if not is_plain_compiled(target, logits, *others):
+        return False
+    if B * M * N >= clouds.FEWEST_PAIRS or M * N > MOST_SHARED:
+        return False
+    if not compiled_losses.serves(blocks, MOST_COMPARED, most_compared()):
+        return False
+    return choose(impl, target, logits) == "triton"
+
+
+def is_plain_compiled(target: Tensor, logits: Tensor, *others: object) -> bool:
+    """As `_is_plain`, of a call of float32 that a compiler looks at, for operators of losses."""
     if not torch.compiler.is_compiling() or logits.dtype != torch.float32:
         return False
     # What the operator has to offer is the gradient of autograd; ``torch.func`` has its own.
@@ -211,12 +221,8 @@ def fuses_compiled(
     tensors = [t for t in (target, *others) if isinstance(t, Tensor)]
     if any(t.requires_grad or t.device != logits.device for t in tensors):
         return False
-    if mapped(logits) or any(mapped(t) for t in tensors):
-        return False  # a reduced loss cannot be folded
-    (B, N, _), M = logits.shape, target.shape[1]
-    if B * M * N >= clouds.FEWEST_PAIRS or M * N > MOST_SHARED:
-        return False
-    return compiled_losses.serves(blocks) and choose(impl, target, logits) == "triton"
+    # A reduced loss cannot be folded.
+    return not (mapped(logits) or any(mapped(t) for t in tensors))
 
 
 def fused_loss(

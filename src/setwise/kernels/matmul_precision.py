@@ -26,6 +26,11 @@ def tf32_is_allowed() -> bool:
     return newer == "tf32"
 
 
+# Compilers ask once, and compile again when the answer changes: they look out for these settings
+# themselves. As by torch.compiler.assume_constant_result, which would import them for it.
+tf32_is_allowed._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def dot_precision(dtype: torch.dtype) -> str:
     """How kernels form products of that type: in "float32", or as fast as tensor cores, "tf32".
 

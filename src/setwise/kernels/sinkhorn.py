@@ -26,7 +26,7 @@ from setwise.kernels.dispatch import fused
 from setwise.kernels.fixed_point import Judge, pull_back, settle
 from setwise.kernels.operators import fold_mapped_dimension
 from setwise.kernels.permanent import NEVER
-from setwise.kernels.transforms import is_eager
+from setwise.kernels.transforms import apply, is_eager
 
 
 class Masses(NamedTuple):
@@ -134,7 +134,9 @@ class TransportValue(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        d_costs = None if grad is None else Plan.apply(grad, *ctx.saved_tensors, ctx.t, ctx.r)
+        if grad is None:
+            return (None,) * 5
+        d_costs = apply(Plan, grad, *ctx.saved_tensors, ctx.t, ctx.r)
         return d_costs, None, None, None, None
 
 

@@ -14,6 +14,7 @@ from setwise.losses.matched import (
     cheapest_matching,
     finish_matched,
     matching_costs,
+    search_and_finish,
     targets_given,
 )
 from setwise.losses.presence import read_presence
@@ -101,18 +102,24 @@ def assignment_cross_entropy(
     check_flag("return_matching", return_matching)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     exists = read_presence(presence, presence_weight, input, sets)
-    name = "input" if matching_cost is None else "matching_cost"
-    with torch.no_grad():
-        if isinstance(matching_cost, Tensor):
-            pairwise = _check_costs(matching_cost, input, target, sets)
-        else:
-            pairwise = matching_costs(_by_other_features(sets, matching_cost), exists)
-        matching = cheapest_matching(name, sets, pairwise)
-    loss = finish_matched(sets, matching, exists, reduction)
+    found = None
+    if matching_cost is None:
+        found = search_and_finish(sets, "cheapest", exists, reduction)
+    if found is None:
+        with torch.no_grad():
+            if isinstance(matching_cost, Tensor):
+                pairwise = _check_costs(matching_cost, input, target, sets)
+            else:
+                pairwise = matching_costs(_by_other_features(sets, matching_cost), exists)
+            name = "input" if matching_cost is None else "matching_cost"
+            matching = cheapest_matching(name, sets, pairwise)
+        found = finish_matched(sets, matching, exists, reduction), matching
+    loss, matching = found
     if not return_matching:
         return loss
     M = targets_given(target, sets)
-    return loss, matching[:, :M].reshape(*sets.lead, M)
+    # A copy: second derivatives go by the matching, which whoever has it may change.
+    return loss, matching[:, :M].reshape(*sets.lead, M).clone()
 
 
 def _by_other_features(sets: Sets, features: Features | None) -> Sets:

@@ -19,7 +19,7 @@ from torch import Tensor
 from setwise import values
 from setwise.arguments import Sets, reduce_sets
 from setwise.features import Factors
-from setwise.kernels import dispatch
+from setwise.kernels import dispatch, pair_costs
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
 from setwise.kernels.gather import gather_elements
@@ -143,6 +143,18 @@ def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
 
 def pairwise_costs(sets: Sets) -> Tensor:
     """``H_ij`` of all pairs, [B, M, N], in full."""
+    blocks = sets.features.kernel
+    if blocks is not None and pair_costs.fuses(blocks, sets.target, sets.logits):
+        return pair_costs.pair_costs(
+            blocks,
+            sets.target,
+            sets.logits,
+            lambda logits: _pairwise_costs(sets._replace(logits=logits)),
+        )
+    return _pairwise_costs(sets)
+
+
+def _pairwise_costs(sets: Sets) -> Tensor:
     factors = _factors(sets, "reference")
     with no_autocast(sets.logits):
         costs = -dispatch.scores(
@@ -241,6 +253,12 @@ def _tell_impossible(sets: Sets, which: Tensor) -> None:
 def target_weights(sets: Sets) -> Tensor:
     """The weight of each target [B, M], 0 if it is not valid."""
     return weighted(sets, sets.masks()[0].to(sets.compute_dtype()))
+
+
+def equal_weights(sets: Sets, size: int) -> Tensor:
+    """Weights [B, size] that sum to 1, where all of so many elements are valid."""
+    shape, logits = (len(sets.logits), size), sets.logits
+    return torch.full(shape, 1 / size, dtype=sets.compute_dtype(), device=logits.device)
 
 
 def _factors(sets: Sets, impl: Impl) -> Factors:

@@ -58,7 +58,7 @@ def row_loss(
         skip_negligible=skip_negligible,
         output_valid=admissible(sets.output_valid),
         target_valid=admissible(sets.target_valid),
-        weight=_weight(sets, mode),
+        weight=target_shares(sets, mode),
         share=None if directed else _share(sets, mode),
     )
 
@@ -74,7 +74,7 @@ def row_loss(
     return finish(sets, loss, reduction, *impossible) if early == "none" else loss
 
 
-def _weight(sets: Sets, mode: str) -> Tensor | None:
+def target_shares(sets: Sets, mode: str) -> Tensor | None:
     """What each target counts [B, M]; None if it is 1, or an equal share of a mean."""
     if sets.target_valid is None and sets.weight is None:
         return None
@@ -86,7 +86,7 @@ def _weight(sets: Sets, mode: str) -> Tensor | None:
 
 
 def _share(sets: Sets, mode: str) -> Tensor | None:
-    """What each output counts [B, N] that looks for its nearest target; None as of `_weight`."""
+    """What each output counts [B, N] that looks for its nearest target; None as for targets."""
     if sets.target_valid is None and sets.output_valid is None:
         return None
     targets, outputs = sets.masks()

@@ -11,14 +11,16 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from setwise.arguments import Reduction, check_call
+from setwise.arguments import Reduction, Sets, check_call
 from setwise.features import Features, Gaussian
 from setwise.kernels.assignment import UNMATCHED
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import Impl
 from setwise.kernels.gather import gather_elements
-from setwise.losses.costs import finish, mean_over_targets
-from setwise.losses.matched import cheapest_matching
+from setwise.losses.costs import equal_weights, finish, weighted
+from setwise.losses.fused import target_shares
+from setwise.losses.matched import cheapest_matching, search_and_finish
+from setwise.losses.presence import Presence
 from setwise.losses.set_average import set_average
 
 
@@ -86,7 +88,18 @@ def earth_movers(
             f"target: the earth mover's distance is between as many points as points: input "
             f"{tuple(input.shape)}, target {tuple(target.shape)}; take transport_cross_entropy"
         )
-    targets, outputs = sets.masks()
+    unequal = None
+    if sets.target_valid is not None or sets.output_valid is not None:
+        targets, outputs = sets.masks()
+        unequal = targets.sum(dim=-1) != outputs.sum(dim=-1)
+    shares = target_shares(sets, "mean")
+    if shares is None:
+        shares = equal_weights(sets, sets.target.shape[1])
+    averaged = sets._replace(weight=shares)
+    early = reduction if unequal is None else "none"
+    found = search_and_finish(averaged, "cheapest", None, early, _mean_distances)
+    if found is not None:
+        return found[0] if unequal is None else finish(sets, found[0], reduction, unequal)
     with torch.no_grad(), no_autocast(sets.logits):
         # By products, as many points would be, distances far from the origin cancel.
         exactly = "donot_use_mm_for_euclid_dist"
@@ -94,15 +107,26 @@ def earth_movers(
         if sets.weight is not None:
             distances = distances * sets.weight.unsqueeze(-1)
         matching = cheapest_matching("input", sets, distances)
+    return _mean_distances(averaged, matching, None, reduction, unequal)
+
+
+def _mean_distances(
+    sets: Sets,
+    matching: Tensor,
+    presence: Presence | None,
+    reduction: str,
+    unequal: Tensor | None = None,
+) -> Tensor:
+    """The sum of distances under a matching, times weights that sum to 1; there is no presence."""
     found = matching != UNMATCHED
     with no_autocast(sets.logits):
         apart = sets.target - gather_elements(sets.logits, matching.clamp(min=0))
         # A distance of 0 has no gradient: there, none is taken.
         squared = torch.where(found, apart.square().sum(dim=-1), 0.0)
         costs = torch.where(squared > 0, squared, 1.0).sqrt() * (squared > 0)
-    unequal = targets.sum(dim=-1) != outputs.sum(dim=-1)
-    unpaired = unequal | (targets & ~found).any(dim=-1)
-    return finish(sets, mean_over_targets(sets, costs), reduction, unpaired)
+    unpaired = (sets.masks()[0] & ~found).any(dim=-1)
+    unpaired = unpaired if unequal is None else unequal | unpaired
+    return finish(sets, weighted(sets, costs).sum(dim=-1), reduction, unpaired)
 
 
 def _points(input: Tensor) -> Features | None:

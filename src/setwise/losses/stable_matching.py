@@ -8,7 +8,7 @@ from torch import Tensor
 from setwise.arguments import Reduction, check_call
 from setwise.features import Features
 from setwise.kernels.stable import stable_matching
-from setwise.losses.matched import finish_matched, matching_costs
+from setwise.losses.matched import finish_matched, matching_costs, search_and_finish
 from setwise.losses.presence import read_presence
 
 
@@ -44,6 +44,9 @@ def stable_matching_cross_entropy(
     """
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     exists = read_presence(presence, presence_weight, input, sets)
+    found = search_and_finish(sets, "stable", exists, reduction)
+    if found is not None:
+        return found[0]
     with torch.no_grad():
         matching = stable_matching(matching_costs(sets, exists), *sets.masks())
     return finish_matched(sets, matching, exists, reduction)

@@ -10,7 +10,8 @@ from torch import Tensor
 from setwise.arguments import Reduction, Sets, check_call, check_flag, check_number
 from setwise.features import Features
 from setwise.kernels.sinkhorn import TransportValue
-from setwise.losses.costs import finish, lacks_outputs
+from setwise.kernels.transforms import apply
+from setwise.losses.costs import equal_weights, finish, lacks_outputs
 from setwise.losses.matched import matching_costs
 from setwise.losses.presence import Presence, read_presence, too_few_outputs
 
@@ -103,25 +104,29 @@ def transport_cross_entropy(
     check_flag("return_settled", return_settled)
     sets = check_call(input, target, features, input_valid, target_valid, weight, reduction)
     exists = read_presence(presence, presence_weight, input, sets)
-    costs, rows, columns = _problem(sets, exists)
-    total = rows.sum(dim=-1)
-    value, _, settled, _ = TransportValue.apply(
-        costs, _shares(rows), _shares(columns), temperature, missing_cost
-    )
+    costs, rows, columns, total = _problem(sets, exists)
+    value, _, settled, _ = apply(TransportValue, costs, rows, columns, temperature, missing_cost)
     impossible = lacks_outputs(sets) if exists is None else too_few_outputs(sets)
     loss = finish(sets, total * value, reduction, impossible)
     return (loss, settled.reshape(sets.lead)) if return_settled else loss
 
 
-def _problem(sets: Sets, presence: Presence | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Costs [B, rows, N], and the masses of both sides; with presence, the last row is nobody."""
+def _problem(sets: Sets, presence: Presence | None) -> tuple[Tensor, Tensor, Tensor, Tensor | int]:
+    """Costs [B, rows, N], the masses of both sides, which sum to 1, and what they summed to [B].
+
+    With presence, the last row is nobody.
+    """
+    costs = matching_costs(sets, None)
+    if presence is None and sets.target_valid is None and sets.output_valid is None:
+        _, M, N = costs.shape
+        return costs, equal_weights(sets, M), equal_weights(sets, N), M
     targets, outputs = (mask.to(sets.compute_dtype()) for mask in sets.masks())
-    if presence is None:
-        return matching_costs(sets, None), targets, outputs
-    costs = matching_costs(sets, None) + presence.choice().unsqueeze(1)
-    nobody = presence.absence().unsqueeze(1)
-    left = (outputs.sum(-1, keepdim=True) - targets.sum(-1, keepdim=True)).clamp(min=0)
-    return torch.cat([costs, nobody], dim=1), torch.cat([targets, left], dim=1), outputs
+    if presence is not None:
+        costs = costs + presence.choice().unsqueeze(1)
+        costs = torch.cat([costs, presence.absence().unsqueeze(1)], dim=1)
+        left = (outputs.sum(-1, keepdim=True) - targets.sum(-1, keepdim=True)).clamp(min=0)
+        targets = torch.cat([targets, left], dim=1)
+    return costs, _shares(targets), _shares(outputs), targets.sum(dim=-1)
 
 
 def _shares(masses: Tensor) -> Tensor:

@@ -79,8 +79,9 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
+        # Of each place alone; a GroupNorm cannot be mapped over an ensemble.
+        self.norm = nn.LayerNorm(width)
         self.layers = nn.Sequential(
-            nn.GroupNorm(1, width),
             nn.Conv2d(width, width, 3, padding=1),
             nn.ReLU(),
             nn.Conv2d(width, width, 3, padding=1),
@@ -93,8 +94,8 @@ class ResidualBlock(nn.Module):
         nn.init.zeros_(last.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        seen: Tensor = x + self.layers(x)
-        return seen
+        added: Tensor = self.layers(self.norm(x.movedim(-3, -1)).movedim(-1, -3))
+        return x + added
 
 
 def _places(seen: Tensor) -> Tensor:

@@ -39,21 +39,27 @@ BOUNDS = tl.constexpr(3)
 def solve(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -> Tensor:
     """The column of each row of ``cost`` [B, M, N], at least total cost; -1 where it has none."""
     B, M, N = cost.shape
-    tall = M > N
-    costs = cost.mT.contiguous() if tall else cost.contiguous()
-    masks = (costs, costs)
-    if row_valid is not None or column_valid is not None:
-        rows, columns = _mask(row_valid, B, M, cost), _mask(column_valid, B, N, cost)
-        masks = (columns, rows) if tall else (rows, columns)
-    block = max(32, triton.next_power_of_2(max(M, N)))
+    costs = cost.mT.contiguous() if M > N else cost.contiguous()
+    rows, columns = (None if t is None else t.contiguous() for t in (row_valid, column_valid))
     matching = torch.empty(B, M, dtype=torch.long, device=cost.device)
-    numbers = torch.empty(B, BOUNDS.value + 2 * block, dtype=torch.float64, device=cost.device)
-    state = torch.empty(B, 3 * block + 1, dtype=torch.int32, device=cost.device)
-    size = (min(M, N), max(M, N))
-    bid, match = _launchers(block, masks[0] is not costs, tall)
-    bid((B, 1, 1), (costs, *masks, numbers, state), size)
-    match((B, 1, 1), (costs, *masks, numbers, state, matching), size)
+    solve_into(matching, costs, rows, columns)
     return matching
+
+
+def solve_into(
+    matching: Tensor, costs: Tensor, row_valid: Tensor | None, column_valid: Tensor | None
+) -> None:
+    """`solve` costs [B, S, L] whose rows are those of ``matching`` [B, M], or columns if M > N."""
+    (B, S, L), M, device = costs.shape, matching.shape[1], costs.device
+    tall = M > S
+    short, long = (column_valid, row_valid) if tall else (row_valid, column_valid)
+    block = max(32, triton.next_power_of_2(L))
+    numbers = torch.empty(B, BOUNDS.value + 2 * block, dtype=torch.float64, device=device)
+    state = torch.empty(B, 3 * block + 1, dtype=torch.int32, device=device)
+    masks = tuple(costs if valid is None else valid.view(torch.uint8) for valid in (short, long))
+    bid, match = _launchers(block, short is not None, long is not None, tall)
+    bid((B, 1, 1), (costs, *masks, numbers, state), (S, L))
+    match((B, 1, 1), (costs, *masks, numbers, state, matching), (S, L))
 
 
 class Plan(NamedTuple):
@@ -74,29 +80,35 @@ def _plan(block: int) -> Plan:
 
 
 @cache
-def _launchers(block: int, masked: bool, tall: bool) -> tuple[Launcher, Launcher]:
+def _launchers(
+    block: int, short_masked: bool, long_masked: bool, tall: bool
+) -> tuple[Launcher, Launcher]:
     plan = _plan(block)
-    constants = {"MASKED": masked, "BLOCK": block, "TILE": plan.tile, "ROUNDS": ROUNDS}
+    masked = {"SHORT_MASKED": short_masked, "LONG_MASKED": long_masked}
+    constants = {**masked, "BLOCK": block, "TILE": plan.tile, "ROUNDS": ROUNDS}
     bid = launcher(_bid, constants, plan.warps_to_bid, 1)
-    constants = {"MASKED": masked, "BLOCK": block, "TALL": tall}
+    constants = {**masked, "BLOCK": block, "TALL": tall}
     return bid, launcher(_match, constants, plan.warps_to_match, 1)
 
 
-def _mask(valid: Tensor | None, B: int, size: int, cost: Tensor) -> Tensor:
-    if valid is None:
-        return torch.ones(B, size, dtype=torch.uint8, device=cost.device)
-    return valid.contiguous().view(torch.uint8)
+@triton.jit
+def _valid(VALID, j, size, MASKED: tl.constexpr):
+    """1 of what is valid, else 0."""
+    if MASKED:
+        return tl.load(VALID + j, mask=j < size, other=0).to(tl.int32)
+    else:
+        return (j < size).to(tl.int32)
 
 
 @triton.jit
-def _sides(SHORT, LONG, S, L, b, j, MASKED: tl.constexpr):
+def _sides(SHORT, LONG, S, L, b, j, SHORT_MASKED: tl.constexpr, LONG_MASKED: tl.constexpr):
     """Which of the numbers j are rows and columns, how far these lie apart, and if sides changed.
 
-    ``SHORT`` [B, S] and ``LONG`` [B, L] say what is valid if MASKED; else all is.
+    ``SHORT`` [B, S] and ``LONG`` [B, L] say what is valid where a side is masked; else all is.
     """
-    if MASKED:
-        of_short = tl.load(SHORT + b * S + j, mask=j < S, other=0).to(tl.int32)
-        of_long = tl.load(LONG + b * L + j, mask=j < L, other=0).to(tl.int32)
+    if SHORT_MASKED or LONG_MASKED:
+        of_short = _valid(SHORT + b * S, j, S, SHORT_MASKED)
+        of_long = _valid(LONG + b * L, j, L, LONG_MASKED)
         turned = tl.sum(of_short) > tl.sum(of_long)
         is_row = tl.where(turned, of_long, of_short) != 0
         is_column = tl.where(turned, of_short, of_long) != 0
@@ -109,7 +121,8 @@ def _sides(SHORT, LONG, S, L, b, j, MASKED: tl.constexpr):
 @triton.jit(do_not_specialize=["S", "L"])
 def _bid(
     COST, SHORT, LONG, NUMBERS, STATE, S, L,
-    MASKED: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr, ROUNDS: tl.constexpr,
+    SHORT_MASKED: tl.constexpr, LONG_MASKED: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    ROUNDS: tl.constexpr,
 ):  # fmt: skip
     """Match what can be by bids. ``COST`` is [B, S, L].
 
@@ -125,7 +138,9 @@ def _bid(
     CHOSEN = OWNER + BLOCK
     LIST = CHOSEN + BLOCK  # the rows that are free
     j = tl.arange(0, BLOCK)
-    is_row, is_column, row_step, place, turned = _sides(SHORT, LONG, S, L, b, j, MASKED)
+    is_row, is_column, row_step, place, turned = _sides(
+        SHORT, LONG, S, L, b, j, SHORT_MASKED, LONG_MASKED
+    )
     column_step = tl.where(turned, L, 1)
     v = tl.zeros([BLOCK], tl.float64)
     owner = tl.full([BLOCK], -1, tl.int32)
@@ -208,7 +223,7 @@ def _bid(
 @triton.jit(do_not_specialize=["S", "L"])
 def _match(
     COST, SHORT, LONG, NUMBERS, STATE, MATCHING, S, L,
-    MASKED: tl.constexpr, BLOCK: tl.constexpr, TALL: tl.constexpr,
+    SHORT_MASKED: tl.constexpr, LONG_MASKED: tl.constexpr, BLOCK: tl.constexpr, TALL: tl.constexpr,
 ):  # fmt: skip
     """Match the rows that `_bid` left. ``MATCHING`` is of the shorter side; if TALL, the longer.
 
@@ -223,7 +238,9 @@ def _match(
     CHOSEN = OWNER + BLOCK
     CAME = CHOSEN + BLOCK  # the row from which each column was reached
     j = tl.arange(0, BLOCK)
-    is_row, is_column, row_step, place, turned = _sides(SHORT, LONG, S, L, b, j, MASKED)
+    is_row, is_column, row_step, place, turned = _sides(
+        SHORT, LONG, S, L, b, j, SHORT_MASKED, LONG_MASKED
+    )
     below, too_much = tl.load(NUMBERS), tl.load(NUMBERS + 1)
     solvable = tl.load(NUMBERS + 2)
     RAW: tl.constexpr = tl.float64 if COST.dtype.element_ty == tl.float64 else tl.float32

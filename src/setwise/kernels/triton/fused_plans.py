@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from setwise.kernels.triton import elements, nearest, points, small_losses
+from setwise.kernels.triton import elements, matched, nearest, points, small_losses
 from setwise.kernels.triton.element import Element
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.plans import Plan
@@ -153,3 +153,82 @@ def gather(
     constants |= {"BLOCK_N": 64, "BLOCK_M": 64, "BLOCK_F": block_f}
     grid = (B * blocks_in(N, 64), blocks_in(F, block_f), 1)
     return Plan(launcher(nearest.gather, constants, 4, 2), grid)
+
+
+@_cached
+def matching_costs(
+    element: Element,
+    B: int,
+    M: int,
+    N: int,
+    F: int,
+    root: bool,
+    weighted: bool,
+    present: bool,
+    turned: bool,
+) -> Plan:
+    """Of small sets."""
+    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
+    constants: dict[str, Any] = {
+        "ROOT": root,
+        "WEIGHTED": weighted,
+        "PRESENT": present,
+        "TURNED": turned,
+    }
+    constants |= described(element)
+    constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    return Plan(launcher(matched.costs, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
+
+
+@_cached
+def matching_pull(element: Element, B: int, M: int, N: int, F: int) -> Plan:
+    """Of small sets."""
+    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
+    constants = {**described(element), "F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    return Plan(launcher(matched.pull, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
+
+
+@_cached
+def stable_matching(
+    element: Element,
+    B: int,
+    M: int,
+    N: int,
+    F: int,
+    masked: bool,
+    target_masked: bool,
+    weighted: bool,
+    present: bool,
+) -> Plan:
+    """Of small sets."""
+    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
+    constants: dict[str, Any] = {
+        "MASKED": masked,
+        "TARGET_MASKED": target_masked,
+        "WEIGHTED": weighted,
+    }
+    constants |= {"PRESENT": present, **described(element)}
+    constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    return Plan(launcher(matched.stable, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
+
+
+@_cached
+def matched_loss(
+    element: Element,
+    B: int,
+    N: int,
+    F: int,
+    root: bool,
+    masked: bool,
+    target_masked: bool,
+    weighted: bool,
+    present: bool,
+    gradient: bool,
+) -> Plan:
+    rows = min(_rows(element), max(2, power_of_2(N)))
+    constants: dict[str, Any] = {"ROOT": root, "MASKED": masked, "TARGET_MASKED": target_masked}
+    constants |= {"WEIGHTED": weighted, "PRESENT": present, "GRADIENT": gradient}
+    constants |= described(element)
+    constants |= {"F": F, "BLOCK": rows}
+    warps = 1 if rows * max(element.padded) <= 512 else 4
+    return Plan(launcher(matched.loss, constants, warps, 2), (B * blocks_in(N, rows), 1, 1))

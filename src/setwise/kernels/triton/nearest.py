@@ -16,11 +16,11 @@ from setwise.kernels.triton.families import BERNOULLI, SQUARE, choice_terms, log
 
 
 @triton.jit
-def _pair_costs(
-    X, Z, U, number, i, j, e, ok, GRADIENT: tl.constexpr, KIND: tl.constexpr, FROM: tl.constexpr,
+def pair_costs(
+    X, Z, number, i, j, ok, GRADIENT: tl.constexpr, KIND: tl.constexpr, FROM: tl.constexpr,
     W: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr,
 ):  # fmt: skip
-    """The costs of a block of targets i with outputs j, and in U_e their derivative to z_j."""
+    """The costs of a block of targets i with outputs j, and their derivative to z_j [i, width]."""
     f = tl.arange(0, PADDED)
     there = ok[:, None] & (f < W)[None, :]
     at = (FROM + f)[None, :]
@@ -40,11 +40,21 @@ def _pair_costs(
             )
         spent = x * log_p + (1.0 - x) * log_not_p
         cost = -number * tl.sum(tl.where(there, spent, 0.0), 1)
-        once = tl.full([e.shape[0]], 1.0, tl.float32)
-        d = -slope(z, x, once, f, there, number, KIND)
-    if GRADIENT:
-        tl.store(U + e[:, None] * F + at, d, mask=there)
-    return cost
+        d = z
+        if GRADIENT:
+            once = tl.full([i.shape[0]], 1.0, tl.float32)
+            d = -slope(z, x, once, f, there, number, KIND)
+    return cost, d
+
+
+@triton.jit
+def store_block(
+    U, d, e, ok, FROM: tl.constexpr, W: tl.constexpr, PADDED: tl.constexpr, F: tl.constexpr
+):
+    """Derivatives of a block of features, in the rows U_e."""
+    f = tl.arange(0, PADDED)
+    there = ok[:, None] & (f < W)[None, :]
+    tl.store(U + e[:, None] * F + (FROM + f)[None, :], d, mask=there)
 
 
 @triton.jit
@@ -80,10 +90,13 @@ def pairs(
     j = tl.load(NEAREST + b * M + e, mask=ok, other=0)
     cost = tl.zeros([BLOCK], tl.float32)
     for k in tl.static_range(len(KINDS)):
-        cost += _pair_costs(
-            X, Z, U + b * M * F, tl.load(NUMBERS + k), e, j, e, ok,
+        spent, d = pair_costs(
+            X, Z, tl.load(NUMBERS + k), e, j, ok,
             GRADIENT, KINDS[k], STARTS[k], WIDTHS[k], PADDED[k], F,
         )  # fmt: skip
+        cost += spent
+        if GRADIENT:
+            store_block(U + b * M * F, d, e, ok, STARTS[k], WIDTHS[k], PADDED[k], F)
     w = _share(WEIGHT, b * M + e, ok, M, WEIGHTED, AVERAGED)
     cost = tl.where(w != 0, w * cost, 0.0)
     tl.store(COST + b * M + e, cost, mask=ok)
@@ -93,10 +106,13 @@ def pairs(
         i = tl.load(CLOSEST + b * N + e, mask=ok, other=0)
         cost = tl.zeros([BLOCK], tl.float32)
         for k in tl.static_range(len(KINDS)):
-            cost += _pair_costs(
-                X, Z, U_BACK + b * N * F, tl.load(NUMBERS + k), i, e, e, ok,
+            spent, d = pair_costs(
+                X, Z, tl.load(NUMBERS + k), i, e, ok,
                 GRADIENT, KINDS[k], STARTS[k], WIDTHS[k], PADDED[k], F,
             )  # fmt: skip
+            cost += spent
+            if GRADIENT:
+                store_block(U_BACK + b * N * F, d, e, ok, STARTS[k], WIDTHS[k], PADDED[k], F)
         share = _share(SHARE, b * N + e, ok, N, SHARED, AVERAGED)
         cost = tl.where(share != 0, share * cost, 0.0)
         tl.store(COST_BACK + b * N + e, cost, mask=ok)

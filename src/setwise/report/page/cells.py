@@ -59,6 +59,7 @@ def said_of_cells(sheet: Sheet, records: Sequence[Record]) -> str:
         verdict(sheet, found.get((loss, scenario)))
         for loss in sheet.losses
         for scenario in _scenarios(sheet, records)
+        if (loss, scenario) in found or sheet.compares(scenario, loss)
     )
     if sheet.reference is None:
         missing = f"; {counted[MISSING]} {MISSING}" if counted[MISSING] else ""
@@ -124,6 +125,8 @@ def _cell(
     records: Sequence[Record],
     ends: tuple[float, float],
 ) -> Markup:
+    if cell is None and not sheet.compares(scenario, loss):
+        return Markup("")
     published, said = sheet.published(loss, scenario), verdict(sheet, cell)
     source, beside = "", ""
     if sheet.reference is not None:
