@@ -79,7 +79,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        # Of each place alone. A GroupNorm asks for the layout of its input, which ensembles cannot tell.
+        # Of each place alone. A GroupNorm asks how its input lies, which ensembles cannot tell.
         self.norm = nn.LayerNorm(width)
         self.layers = nn.Sequential(
             nn.Conv2d(width, width, 3, padding=1),
