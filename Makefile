@@ -91,6 +91,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.pictures
 	$(BIN)/python -m tools.readers write
+	$(BIN)/python -m tools.renderers write
 	$(BIN)/python docs/figures/plans.py
 	$(BIN)/python docs/figures/gallery.py
 

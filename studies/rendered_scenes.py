@@ -41,7 +41,8 @@ NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
     "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05)
 }
 SCENARIOS = {"regions": "an output for each region"}
-# With one block after each convolution as well: without, pictures to train on are not told apart.
+# With one block after each convolution as well: without, Slot Attention and iDSPN find hardly more
+# in the pictures that they train on than in others.
 for _end, _said, _blocks in (("", "", 0), ("-residual", ", residual blocks", 1)):
     for _name, (_label, _decoder, _outputs, _rate, _warmup) in RECIPES.items():
         _network = STUDY.PublishedPredictor(_decoder, _outputs, _WIDTH, _CONVOLUTIONS, _blocks)

@@ -55,12 +55,13 @@ def main() -> None:
 def update(page: Path, results: Path) -> str:
     """The text of the page with all its blocks made anew from a folder of records."""
     there = _recorded(results)
+    more = there.pop(LONGER, None)
     times = step_times(results, there.values())
     blocks = {
         "pictures-recorded": recorded(there.values()),
         "pictures-rates": rates(results),
         "pictures-beside": beside(there.get(STUDY), there.get(RECIPES), times),
-        "pictures-longer": longer(results, there.values()),
+        "pictures-longer": longer(more, there.values()) if more else NOTHING,
     }
     for short, name in (("pictures", STUDY), ("recipes", RECIPES)):
         study = there.get(name)
@@ -76,8 +77,10 @@ def update(page: Path, results: Path) -> str:
 
 
 def _recorded(results: Path) -> dict[str, Recorded]:
+    """The studies of the page that have runs."""
     found = tables.read_experiments(results)
-    return {name: found[name] for name in FIGURES if name in found and found[name].records}
+    names = (STUDY, RECIPES, LONGER)
+    return {name: found[name] for name in names if name in found and found[name].records}
 
 
 def recorded(studies: Iterable[Recorded]) -> str:
@@ -160,11 +163,8 @@ def _best_cells(study: Recorded) -> list[tuple[str, list[Record]]]:
     return found
 
 
-def longer(results: Path, studies: Iterable[Recorded]) -> str:
+def longer(study: Recorded, studies: Iterable[Recorded]) -> str:
     """What the cells that were trained longer reach then, the best first, and before."""
-    study = tables.read_experiments(results).get(LONGER)
-    if study is None or not study.records:
-        return NOTHING
     short = {
         (scenario, loss): f"{median_of(one, runs):.3f}"
         for one in studies

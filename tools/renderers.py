@@ -3,7 +3,8 @@
     python -m tools.renderers measure  # the record and the figure; needs Blender, takes minutes
     python -m tools.renderers write    # the tables of docs/renderers.md
 
-The records are benchmarks/records/renderers.json and, of ``studies/rendered_scenes.py`` and
+The records are benchmarks/records/renderers.json, drawing-h200.json beside it, which
+``benchmarks/drawing.py`` writes, and, of ``studies/rendered_scenes.py`` and
 ``rendered_rates.py``, results/rendered-scenes.jsonl and results/studies/scene-rates.jsonl. Signal
 to noise is that of bytes, 10 lg(255^2 / d) with the mean square difference d; seconds are those of
 one core, which Blender, a program of its own, does not tell.
@@ -38,6 +39,7 @@ from tools.photographs import contact_sheet, save
 
 ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "benchmarks" / "records" / "renderers.json"
+DRAWN = RECORD.with_name("drawing-h200.json")
 PAGE = ROOT / "docs" / "renderers.md"
 FIGURE = ROOT / "docs" / "figures" / "renderers.jpg"
 SCENES = 4
@@ -46,9 +48,9 @@ TABLE = SceneSettings()
 NAME = "rendered-scenes"
 STUDY = run_file("study", ROOT / "studies" / "rendered_scenes.py")
 TRIALS = Path("studies", "scene-rates.jsonl")
-UNTRIED = (
+UNTRIED = wrapped(
     "Rates are half of those that were chosen in [short trainings on "
-    "sprites](picture-losses.md#what-is-compared); nothing was tried on scenes.\n"
+    "sprites](picture-losses.md#what-is-compared); nothing was tried on scenes."
 )
 # The numbers of a record, and the distance within which each counts an object as found.
 LIMITS = {
@@ -112,6 +114,23 @@ def compared() -> str:
         rows.append([f"`{name}`", f"{told['decibels']:.1f}", took])
     size = f"{found['width']} x {found['height']} pixels, {found['samples']} rays each"
     return "\n".join(markdown([size, "decibels", "seconds of a core"], rows)) + "\n"
+
+
+def on_a_gpu(record: Path = DRAWN) -> str:
+    """How many pictures a GPU draws in a minute."""
+    if not record.is_file():
+        return wrapped(
+            f"How many pictures a GPU draws in a minute has not been measured yet: "
+            f"`python benchmarks/drawing.py` writes `benchmarks/records/{record.name}`."
+        )
+    found = json.loads(record.read_text(encoding="utf-8"))
+    pictures, seconds, where = found["pictures"], found["seconds"], found["environment"]
+    return wrapped(
+        f"{where['hardware']} draws {60 * pictures / seconds:,.0f} pictures of {found['width']} x "
+        f"{found['height']} pixels, {found['samples']} rays each, in a minute, straight into "
+        f"tensors: {pictures:,} in {seconds:g} s, by `python benchmarks/drawing.py`, torch "
+        f"{where['torch']}, commit {str(where['commit'])[:12]}."
+    )
 
 
 def learned(results: Path) -> str:
@@ -188,7 +207,8 @@ def tried(results: Path) -> str:
 
 def written(text: str, results: Path = ROOT / "results") -> str:
     """The page with the tables of the records."""
-    blocks = {"renderers": compared(), "rendered": learned(results), "tried": tried(results)}
+    blocks = {"renderers": compared(), "drawing": on_a_gpu()}
+    blocks |= {"rendered": learned(results), "tried": tried(results)}
     return with_blocks(text, PAGE.name, blocks)
 
 

@@ -15,7 +15,7 @@ from recorded import RESULTS
 from repository import ROOT
 from setwise.cli.user_file import run_file
 from setwise.experiments.experiment import LossStyle, Sheet
-from setwise.report.effort import said_of_best, steps_to
+from setwise.report.effort import NEAR, said_of_best, steps_to, value_of
 from setwise.report.page.effort import effort_of
 from setwise.report.step_times import STEP_TIMES, said_of_times, step_times
 from setwise.report.tables import Recorded
@@ -141,20 +141,14 @@ def test_our_losses_stand_beside_the_recipes() -> None:
     assert pictures.beside(None, None, {}) == pictures.NOTHING
 
 
-def test_longer_trainings_stand_beside_the_shorter(tmp_path: Path) -> None:
-    assert pictures.longer(tmp_path, [SMALL]) == pictures.NOTHING
-    sheet = Sheet(**vars(SHEET) | {"name": pictures.LONGER})
-    sheet.write(tmp_path)
-    about = {"experiment": sheet.name, "environment": {"hardware": "a machine", "torch": "2"}}
-    lines = []
-    for seed, end in enumerate((0.7, 0.8, 0.95)):
-        line = run("slots", AH, seed, [0.1, 0.2, 0.3, end]) | about
-        line["history"]["epoch"] = [8, 16, 24, 32]
-        own = {"loss": AH, "scenario": "slots", "network": {}}
-        lines.append(line | {"config": line["config"] | own})
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (tmp_path / f"{sheet.name}.jsonl").write_text(text)
-    *_, found, _, missing = pictures.longer(tmp_path, [SMALL]).splitlines()
+def test_longer_trainings_stand_beside_the_shorter() -> None:
+    runs = [
+        run("slots", AH, seed, [0.1, 0.2, 0.3, end]) for seed, end in enumerate((0.7, 0.8, 0.95))
+    ]
+    for one in runs:
+        one["history"]["epoch"] = [8, 16, 24, 32]
+    more = Recorded(Sheet(**vars(SHEET) | {"name": pictures.LONGER}), runs, [])
+    *_, found, _, missing = pictures.longer(more, [SMALL]).splitlines()
     assert found == "| AH | slots, 5 outputs | 320 | 0.800 (0.70-0.95) | 0.400 |"
     assert missing == "No runs yet: queries, 5 outputs."
 
@@ -173,8 +167,9 @@ def test_times_are_of_one_network(tmp_path: Path) -> None:
         "take them together on a machine; in 2 of 3 cells shares of the time of whole trainings, "
         "evaluations and whatever else the machine did included, which is rough."
     )
-    mixed = Recorded(SHEET, [one | {"ensemble": "all"} for one in SMALL.records], [])
-    assert step_times(tmp_path, [mixed]).keys() == {("pictures", "queries", AH)}
+    for told in ({"ensemble": "all"}, {"seconds": 0}):  # losses together, and no time at all
+        other = Recorded(SHEET, [one | told for one in SMALL.records], [])
+        assert step_times(tmp_path, [other]).keys() == {("pictures", "queries", AH)}
     (tmp_path / STEP_TIMES).write_text(json.dumps(line | {"members": 0}) + "\n")
     with pytest.raises(ValueError, match=r"picture-steps.jsonl, line 1: .*members"):
         step_times(tmp_path, [])
@@ -203,9 +198,27 @@ def test_runs_whose_steps_cannot_be_counted(changed: dict[str, Any], message: st
         steps_to(SMALL, SMALL.records[0] | changed)
 
 
-@pytest.mark.parametrize("wrong", [{"level": "0.5"}, {"level": 0}, {"better": "lower"}])
-def test_levels_that_cannot_be(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="level: expected a positive number"):
+def test_a_metric_of_examples_trained_on_is_looked_at_itself() -> None:
+    """What is held out has its place in the records as well."""
+    study = Recorded(Sheet(**vars(SHEET) | {"metric": "train"}), [], [])
+    one = run("queries", AH, 0, [0.1, 0.2, 0.3, 0.4])
+    for numbers, own in ((one["history"], [0.2, 0.4, 0.6, 0.8]), (one["metrics"], 0.8)):
+        numbers["train"] = own
+    assert steps_to(study, one) == pytest.approx(25)
+    assert value_of(study, one) == 0.8
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"level": "0.5"}, "level: expected a positive number"),
+        ({"level": 0}, "level: expected a positive number"),
+        ({"better": "lower"}, r"level: .* got 0\.5 of what is better lower"),
+        ({"better": "best"}, "better: expected one of"),
+    ],
+)
+def test_levels_that_cannot_be(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Sheet(**vars(SHEET) | wrong)
 
 
@@ -245,4 +258,5 @@ def test_what_the_page_says_of_the_study_is_so() -> None:
     assert f"from {schedule.loss_temperature:g} to 1 {share}" in text
     assert f"from 0 to 1 over {100 * schedule.exclusivity_until:.0f} %" in text
     assert f"How long to an average precision of {study.EXPERIMENT.level}" in text
+    assert f"Losses within {NEAR} of the best are named with it" in text
     assert set(study.RECIPES.scenarios) == set(pictures.OWN)

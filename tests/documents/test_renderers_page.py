@@ -43,6 +43,18 @@ def test_the_third_row_of_the_figure_is_drawn_again() -> None:
     assert np.abs(figure[top : top + side, :side] - picture).mean() < 3
 
 
+def test_what_a_gpu_draws_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "drawing.json"
+    assert "has not been measured yet" in renderers.on_a_gpu(path)
+    size = {"width": 128, "height": 64, "samples": 32}
+    where = {"hardware": "some GPU", "torch": "2.8.0", "commit": "0123456789abcdef"}
+    path.write_text(json.dumps({"pictures": 4096, "seconds": 12.0, **size, "environment": where}))
+    said = " ".join(renderers.on_a_gpu(path).split())
+    assert said.startswith("some GPU draws 20,480 pictures of 128 x 64 pixels, 32 rays each, in a")
+    assert "4,096 in 12 s" in said
+    assert said.endswith("torch 2.8.0, commit 0123456789ab.")
+
+
 def test_what_was_tried_is_told(tmp_path: Path) -> None:
     assert renderers.tried(tmp_path) == renderers.UNTRIED
     study = renderers.STUDY

@@ -50,8 +50,12 @@ class TestExperiment:
 
     def test_not_every_loss_in_every_scenario(self, tmp_path: Path) -> None:
         some = replace(EXPERIMENT, cells=[("1", SH), ("3", H)])
-        runs = {(run.scenario, run.loss) for run in some.configs()}
-        assert runs == {("1", SH), ("3", H)}
+        for one in (some, replace(some, cells=[*reversed(some.cells)])):  # in their order
+            runs = dict.fromkeys((run.scenario, run.loss) for run in one.configs())
+            assert list(runs) == one.cells
+        for wrong in ([], [["1", SH]], [("1", SH, 3)], [("1", SH), ("1", SH)]):
+            with pytest.raises(ValueError, match=r"cells: expected different pairs \(scenario"):
+                replace(EXPERIMENT, cells=wrong)
         assert [run.loss for run in some.configs(scenarios=["3"])] == [H, H]
         with pytest.raises(ValueError, match=f"none of these there; it has 1 with {SH}; 3 with"):
             some.configs(scenarios=["1"], losses=[H])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from setwise.experiments.tasks.varied_scenes import (
     varied_scenes,
 )
 from setwise.experiments.train import StoppedError, Training
+from setwise.features import Features, Gaussian
 from setwise.render import Scene, SceneSettings
 from setwise.render.environment import COLOURS
 from setwise.render.sketch import SketchRenderer
@@ -37,8 +39,9 @@ SETTINGS = SceneSettings(renderer="sketch", width=16, height=16, samples=1, leas
 DATA = ScenesData(12, 8, "sketch", width=16, height=16, samples=1, least=2, most=4, varied=True)
 ROOT = Path(__file__).parents[2]
 
-# They draw scenes and train on them; how batches are drawn, test_recombine.py sees as well.
-pytestmark = pytest.mark.slow
+# Slow: scenes are drawn, and some are trained on. What chances and variations are is seen in the
+# first tier, and how batches are drawn in test_recombine.py.
+draws_scenes = pytest.mark.slow
 
 
 def drawn(scenes: Sequence[Scene], side: int = 16) -> SceneArchive:
@@ -54,11 +57,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def config(folder: Path, seed: int, epochs: int = 1) -> Config:
+def config(folder: Path | None, seed: int, epochs: int = 1) -> Config:
+    """On the scenes of a folder; without one nothing can be loaded."""
     return Config(
         *("varied", "a", "set_cross_entropy", seed, False, True),
-        data=DATA.bound(folder),
-        network=Predictor("queries", 5, 8, (4, 4)),
+        data=DATA.bound(folder) if folder else DATA,
+        network=Predictor("queries", 5, 8, (4, 4), blocks=1),
         schedule=Schedule(epochs=epochs, batch=4, evaluations=epochs),
     )
 
@@ -85,6 +89,7 @@ def test_chances_are_even_and_each_its_own() -> None:
     assert found.max() < 1
 
 
+@draws_scenes
 def test_a_member_sees_the_same_alone_and_among_others(folder: Path) -> None:
     task = DATA.bound(folder).load(folder)
     configs = [config(folder, seed) for seed in range(3)]
@@ -98,6 +103,7 @@ def test_a_member_sees_the_same_alone_and_among_others(folder: Path) -> None:
     assert not again[0].sort(dim=1).values.equal(later[0].sort(dim=1).values)
 
 
+@draws_scenes
 def test_what_is_not_varied_is_as_it_was(folder: Path) -> None:
     """And what is varied keeps its objects, but for x, in an order that is no other."""
     plain = replace(DATA, varied=False).bound(folder).load(folder)
@@ -112,6 +118,7 @@ def test_what_is_not_varied_is_as_it_was(folder: Path) -> None:
     assert varied[..., -4].abs().equal(targets[..., -4].abs())
 
 
+@draws_scenes
 def test_a_stopped_training_goes_on_to_the_same_bits(folder: Path, tmp_path: Path) -> None:
     configs = [config(folder, seed, epochs=3) for seed in range(2)]
     whole = Training(configs, "cpu", data=folder).run()
@@ -146,6 +153,7 @@ def mirrored_scene(scene: Scene) -> Scene:
     )
 
 
+@draws_scenes
 def test_a_mirror_image_is_the_picture_of_a_mirrored_scene() -> None:
     """Drawn by a renderer, which knows nothing of it, and with the objects that it describes."""
     scenes = SETTINGS.scenes(range(4))
@@ -176,6 +184,21 @@ def test_half_of_the_pictures_are_mirrored_and_none_is_moved() -> None:
     assert (targets == 1).all()
 
 
+@pytest.mark.parametrize(
+    ("vary", "got"),
+    [
+        (lambda inputs, targets, chances: None, "NoneType"),
+        (lambda inputs, targets, chances: (inputs[:, :1], targets), r"\(1, 1, 2\) and \(1, 4, 3"),
+        (lambda inputs, targets, chances: (inputs, targets, 1), r".*\(1, 4, 3, 5\) and int"),
+    ],
+)
+def test_variations_keep_shapes(vary: Any, got: str) -> None:
+    task = Task(torch.zeros(8, 2), torch.zeros(8, 3, 5), 8, Features(Gaussian(5)), vary=vary)
+    expected = r"two tensors, of the shapes \(1, 4, 2\) and \(1, 4, 3, 5\) .*, got "
+    with pytest.raises(ValueError, match=f"vary: expected {expected}{got}"):
+        shown(task, [config(None, 0)])
+
+
 def test_colours_stay_what_they_are() -> None:
     """In whatever light, each is much nearer to itself than to any other."""
     colours = torch.tensor(list(COLOURS.values())) / 255
@@ -200,8 +223,12 @@ def test_runs_that_were_recorded_before_keep_their_names() -> None:
     for record in records.read(ROOT / "results" / "rendered-scenes.jsonl"):
         found = config_from(record["config"])
         assert found.identity == record["run"]
-        other = replace(found, data=replace(found.data, varied=not found.data.varied))
-        assert other.identity != found.identity
-        assert config_from(other.as_dict()) == other
-        for one in (found, other):
-            assert ("varied" in one.as_dict()["data"]) == one.data.varied
+        data = replace(found.data, varied=not found.data.varied)
+        network = replace(found.network, blocks=found.network.blocks + 1)
+        others = [replace(found, data=data), replace(found, network=network)]
+        assert len({one.identity for one in (found, *others)}) == 3
+        assert [config_from(one.as_dict()) for one in others] == others
+        for one in (found, *others):
+            told = one.as_dict()
+            assert ("varied" in told["data"]) == one.data.varied
+            assert ("blocks" in told["network"]) == (one.network.blocks > 0)

@@ -200,7 +200,7 @@ def test_a_diverged_member_does_not_disturb_the_others() -> None:
 
 @pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
 def test_a_compiled_step_takes_latent_logits_of_any_size(size: float) -> None:
-    """Where codes tell nothing, encoders may grow. A compiled softmax was wrong from 1e7 on."""
+    """Where codes tell nothing, encoders grow. At 1e9 a compiled softmax exceeded 1 by far."""
     results = []
     for plain in (False, True):
         schedule = replace(NOISY.schedule, learning_rate=1e-6, latent_temperature_end=0.7)

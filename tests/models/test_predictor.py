@@ -23,7 +23,7 @@ from setwise.models import (
     SetTransformerEncoder,
     SlotAttention,
 )
-from setwise.models.picture_encoder import Block
+from setwise.models.picture_encoder import ResidualBlock
 from small_models import gradients, seeded
 
 
@@ -95,9 +95,9 @@ def test_regions_of_a_picture_know_their_place() -> None:
 def test_residual_blocks_add_nothing_at_first_and_learn() -> None:
     pictures = torch.rand(2, 3, 8, 8, generator=seeded(1))
     plain, deep = (PictureEncoder(8, (4, 6), blocks=blocks) for blocks in (0, 2))
-    blocks = [one for one in deep.eyes if isinstance(one, Block)]
+    blocks = [one for one in deep.eyes if isinstance(one, ResidualBlock)]
     assert [one.norm.normalized_shape for one in blocks] == [(4,), (4,), (6,), (6,)]
-    kept = nn.Sequential(*(one for one in deep.eyes if not isinstance(one, Block)))
+    kept = nn.Sequential(*(one for one in deep.eyes if not isinstance(one, ResidualBlock)))
     plain.load_state_dict(
         {k: v for k, v in deep.state_dict().items() if not k.startswith("eyes")}
         | {f"eyes.{k}": v for k, v in kept.state_dict().items()}

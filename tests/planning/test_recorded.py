@@ -82,7 +82,6 @@ def test_a_plan_is_replaced_with_all_of_its_pictures(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_plan_is_replaced_or_stays(
     failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

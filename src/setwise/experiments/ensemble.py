@@ -20,7 +20,7 @@ from setwise.experiments.presence import comparable
 from setwise.experiments.presentation import Presentation
 from setwise.experiments.randomness import Chances, hashed, random_order
 from setwise.experiments.recombine import Recombination
-from setwise.experiments.tasks.task import Task
+from setwise.experiments.tasks.task import Task, Variation
 from setwise.features import Features
 from setwise.losses.table import LOSSES
 from setwise.models.keyed import keyed_layers, with_keyed_dropout
@@ -155,7 +155,7 @@ class Batch:
             inputs = targets = self._recombine(self._rows, self._seeds, self._epoch)
         if self._task.vary is not None:
             chances = Chances(self._seeds, self._epoch, self._rows)
-            inputs, targets = self._task.vary(inputs, targets, chances)
+            inputs, targets = _varied(self._task.vary, inputs, targets, chances)
         seeds, rows = self._seeds.unsqueeze(-1), self._rows
         order = random_order(targets.shape[2], seeds, self._epoch.expand_as(seeds), rows)
         order = torch.where(
@@ -168,6 +168,22 @@ class Batch:
         """A key [K, layers] for each noisy layer of each member in the current step."""
         layer = torch.arange(layers, device=self._seeds.device)
         return hashed(self._seeds.unsqueeze(-1), self._epoch, self._step, layer, _NOISE)
+
+
+def _varied(
+    vary: Variation, inputs: Tensor, targets: Tensor, chances: Chances
+) -> tuple[Tensor, Tensor]:
+    """What a task's own function gives, if it has kept the shapes."""
+    found: Any = vary(inputs, targets, chances)
+    expected = [tuple(inputs.shape), tuple(targets.shape)]
+    parts = found if isinstance(found, tuple) else (found,)
+    got = [tuple(p.shape) if isinstance(p, Tensor) else type(p).__name__ for p in parts]
+    if got != expected:
+        raise ValueError(
+            f"vary: expected two tensors, of the shapes {expected[0]} and {expected[1]} that the "
+            f"inputs and the targets have, got {' and '.join(map(str, got))}"
+        )
+    return parts
 
 
 def member_losses(

@@ -84,16 +84,16 @@ class Sheet:
 
     def __post_init__(self) -> None:
         _check_cells(self.cells, self.scenarios, self.losses)
+        if self.better not in get_args(Better):
+            known = ", ".join(get_args(Better))
+            raise ValueError(f"better: expected one of {known}, got {self.better!r}")
         if self.level is not None:
             number = isinstance(self.level, int | float) and not isinstance(self.level, bool)
             if not number or not 0 < self.level < math.inf or self.better != "higher":
                 raise ValueError(
                     f"level: expected a positive number, of what is better the higher it is, got "
-                    f"{self.level!r:.60}"
+                    f"{self.level!r:.60} of what is better {self.better}"
                 )
-        if self.better not in get_args(Better):
-            known = ", ".join(get_args(Better))
-            raise ValueError(f"better: expected one of {known}, got {self.better!r}")
         symbols = [style.symbol for style in self.losses.values()]
         if len(set(symbols)) < len(symbols):
             raise ValueError(f"losses: symbols must differ, got {', '.join(symbols)}")
@@ -171,7 +171,15 @@ class Sheet:
 def _check_cells(
     cells: Sequence[tuple[str, str]] | None, scenarios: Iterable[str], losses: Iterable[str]
 ) -> None:
-    for scenario, loss in cells or ():
+    if cells is None:
+        return
+    pairs = [cell for cell in cells if isinstance(cell, tuple) and len(cell) == 2]
+    if not pairs or len(pairs) < len(cells) or len(set(pairs)) < len(pairs):
+        raise ValueError(
+            f"cells: expected different pairs (scenario, loss), or None for every loss in every "
+            f"scenario, got {str(cells)[:60]}"
+        )
+    for scenario, loss in pairs:
         for what, name, known in (("scenario", scenario, scenarios), ("loss", loss, losses)):
             if name not in known:
                 raise ValueError(
@@ -203,7 +211,8 @@ class Experiment:
     remark: str = ""
     reference: Reference | None = None
     level: float | None = None
-    cells: Sequence[tuple[str, str]] | None = None  # scenarios and losses, if not all in all
+    # Scenarios and losses, if not all in all, in the order in which they are trained.
+    cells: Sequence[tuple[str, str]] | None = None
     # Losses are looked up now, so that a wrong name is told before anything is trained.
     styles: Mapping[str, LossStyle] = field(init=False)
 
@@ -257,11 +266,12 @@ class Experiment:
             (scenario, loss)
             for scenario in (self.scenarios if scenarios is None else scenarios)
             for loss in (self.losses if losses is None else losses)
-            if self.cells is None or (scenario, loss) in self.cells
         ]
-        if self.cells and not cells:
-            known = "; ".join(f"{scenario} with {loss}" for scenario, loss in self.cells)
-            raise ValueError(f"losses: {self.name} has none of these there; it has {known}")
+        if self.cells is not None:
+            cells = [cell for cell in self.cells if cell in cells]
+            if not cells:
+                known = "; ".join(f"{scenario} with {loss}" for scenario, loss in self.cells)
+                raise ValueError(f"losses: {self.name} has none of these there; it has {known}")
         return [
             self._run(scenario, loss, seed)
             for scenario, loss in cells

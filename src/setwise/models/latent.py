@@ -14,7 +14,8 @@ from setwise.arguments import check_flag
 from setwise.models.deep_sets import check_booleans, check_floats, check_size
 from setwise.models.keyed import KeyedLayer
 
-# Logits up to this size are relaxed as they are: a softmax is then right to 1e-4, however rounded.
+# Up to this size float32 rounds logits by less than 1e-4, which does no harm. They are relaxed as
+# they are then, so that trainings give the bits that were recorded before there was an anchor.
 LARGE = 1024.0
 
 

@@ -48,7 +48,7 @@ class PictureEncoder(nn.Module):
         for width in widths:
             check_size("widths", width)
             layers += [nn.Conv2d(channels, width, 3, stride=2, padding=1), nn.ReLU()]
-            layers += [Block(width) for _ in range(blocks)]
+            layers += [ResidualBlock(width) for _ in range(blocks)]
             channels = width
         self.eyes = nn.Sequential(*layers)
         # What is seen is small at first, and would be lost beside the place.
@@ -56,9 +56,9 @@ class PictureEncoder(nn.Module):
         self.place = nn.Linear(4 * _WAVES, outputs)
         self.mind = nn.Sequential(FeedForward(outputs), nn.LayerNorm(outputs))
         glorot(self)
-        for block in layers:
-            if isinstance(block, Block):
-                block.start_with_nothing()
+        for layer in layers:
+            if isinstance(layer, ResidualBlock):
+                layer.start_with_nothing()
 
     def forward(self, pictures: Tensor) -> Tensor:
         check_floats("pictures", pictures, "[*, C, H, W]", 3)
@@ -74,12 +74,12 @@ class PictureEncoder(nn.Module):
         return self.mind(memory).reshape(*lead, *memory.shape[-2:])
 
 
-class Block(nn.Module):
-    """``x + layers(norm(x))``, each place with its neighbours: [B, D, H, W] -> [B, D, H, W]."""
+class ResidualBlock(nn.Module):
+    """A norm and two convolutions, added to what they read: [B, D, H, W] -> [B, D, H, W]."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        # Of each place alone; a GroupNorm cannot be mapped over an ensemble.
+        # Of each place alone. A GroupNorm asks how its input lies, which ensembles cannot tell.
         self.norm = nn.LayerNorm(width)
         self.layers = nn.Sequential(
             nn.Conv2d(width, width, 3, padding=1),

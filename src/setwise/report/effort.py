@@ -1,7 +1,8 @@
 """How long runs take to a level, and which loss is best at equal steps and at equal time.
 
 An experiment whose sheet names a `Sheet.level` of its metric is looked at in this way. Numbers are
-those of held-out examples, where some were held out. A run that has diverged stands at 0.
+those of held-out examples, where some were held out and the metric is not that of the others. A run
+that has diverged stands at 0.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from setwise.experiments.records import Record
 from setwise.report import tables
@@ -20,6 +22,7 @@ from setwise.report.tables import Recorded
 
 NEAR = 0.01  # within which medians are taken for level
 LEAST = 0.05  # below which nothing is best
+TRAIN = "train"  # the metric of the examples trained on, which are not held out
 
 Key = tuple[str, str, str]  # an experiment, a scenario and a loss
 Times = Mapping[Key, float]  # seconds of a step of one network
@@ -52,7 +55,7 @@ def steps_per_epoch(record: Record) -> int:
 def curve(study: Recorded, record: Record) -> Points:
     """What is compared, over the steps."""
     each, history = steps_per_epoch(record), record["history"]
-    name = HELDOUT if HELDOUT in history else study.sheet.metric
+    name = _compared(study, history)
     try:
         points = [
             (float(epoch * each), float(value or 0.0))
@@ -70,10 +73,16 @@ def curve(study: Recorded, record: Record) -> Points:
     return [(0.0, 0.0), *points]
 
 
+def _compared(study: Recorded, there: Mapping[str, Any]) -> str:
+    """Which of the numbers that there are; those of a measure are held out under one name."""
+    metric = study.sheet.metric
+    return HELDOUT if HELDOUT in there and metric != TRAIN else metric
+
+
 def value_of(study: Recorded, record: Record) -> float:
     """Where a run ends."""
     metrics = record["metrics"]
-    return float(metrics[HELDOUT if HELDOUT in metrics else study.sheet.metric] or 0.0)
+    return float(metrics[_compared(study, metrics)] or 0.0)
 
 
 def median_of(study: Recorded, runs: Iterable[Record]) -> float:

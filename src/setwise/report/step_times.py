@@ -70,7 +70,8 @@ def _of_trainings(studies: Iterable[Recorded]) -> dict[Key, float]:
         for record in study.records:
             together[str(record.get("ensemble"))].add(record["loss"])
         for record in study.records:
-            if len(together[str(record.get("ensemble"))]) == 1:
+            alone = len(together[str(record.get("ensemble"))]) == 1
+            if alone and record["seconds"] > 0:
                 own = record["seconds"] / record["members"] / curve(study, record)[-1][0]
                 found[study.sheet.name, record["scenario"], record["loss"]] = own
     return found

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from setwise.report.effort import (
+    LEAST,
     NEAR,
     best,
     best_titles,
@@ -30,7 +31,7 @@ def effort_of(results: Path, recorded: Recorded) -> Markup:
     note = (
         f"Medians of the runs on held-out examples, if some are held out; never is not within the "
         f"training. Equal time is the moment at which the fastest of a row has ended. What is "
-        f"within {NEAR} of the best is named with it."
+        f"within {NEAR} of the best is named with it; below {LEAST} nothing is best."
     )
     name, found = short_title(sheet), best(recorded, times)
     rows = reached(recorded, partial(piece, "strong"), "{:.0f}".format)
