@@ -172,7 +172,7 @@ def messages(device: str) -> Iterator[Row]:
 
 
 def records(device: str, commit: str | None) -> Iterator[dict[str, Any]]:
-    """The record so far after each row: a run that is cut short is not lost."""
+    """The record so far after each row, and the whole: a run that is cut short is not lost."""
     header = environment.describe(torch.device(device), commit)
     header |= {"date": datetime.now(UTC).date().isoformat(), "how": HOW, "precision": PRECISION}
     rows: list[Row] = []
@@ -182,7 +182,8 @@ def records(device: str, commit: str | None) -> Iterator[dict[str, Any]]:
         for part in (losses, messages, points):
             for row in part(device):
                 rows.append(row)
-                yield {"header": header, "rows": rows}
+                yield {"header": header, "rows": rows, "whole": False}
+        yield {"header": header, "rows": rows, "whole": True}
     finally:
         torch.set_float32_matmul_precision(before)
 
@@ -195,7 +196,8 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: the Triton engine is what is measured")
     for record in records("cuda", options.commit):
-        print(record["rows"][-1], flush=True)
+        if not record["whole"]:
+            print(record["rows"][-1], flush=True)
         atomic_write_text(options.output, json.dumps(record, indent=1) + "\n")
 
 

@@ -159,6 +159,8 @@ def likelihood(record: Record) -> str:
         rounds = f"{messages['setwise']['rounds']} rounds of Bethe's messages of these sizes"
         text = f"{rounds} take {ours} ms, as compiled PyTorch {compiled} ms."
         lines += ["", wrapped(text).rstrip()]
+    if not record.get("whole", False):
+        lines += ["", "The run was cut short: what comes after these rows was not measured."]
     return "\n".join([*lines, ""])
 
 

@@ -218,7 +218,7 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(script, name, instead)
     monkeypatch.setattr(torch, "compile", lambda function: function)
     before = torch.get_float32_matmul_precision()
-    *_, record = records("cpu", "c0ffee")
+    *_, cut, record = records("cpu", "c0ffee")
     assert torch.get_float32_matmul_precision() == before
     exact = [row for row in record["rows"] if "value_error" in row]
     assert [row["family"] for row in exact] == list(families)
@@ -227,6 +227,8 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{record['header']['hardware']}, torch" in " ".join(text.split())
     assert "| detr | likelihood, Bethe | Gaussian | 3.00 / 3.00: 1.0x | 3.00 / 3.00: 1.0x |" in text
     assert "| setwise | 3.00 | 3.00 |\n| torch | AttributeError" in text
+    assert "The run was cut short" not in text
+    assert "The run was cut short" in kernel_studies.likelihood(cut)
     assert "2 rounds of Bethe's messages of these sizes take 3.00 ms, as compiled" in text
 
 
