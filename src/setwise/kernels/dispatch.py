@@ -211,7 +211,7 @@ def fuses_compiled(
 
 
 def is_plain_compiled(target: Tensor, logits: Tensor, *others: object) -> bool:
-    """As `_is_plain`, of a call of float32 that a compiler looks at, for operators of losses."""
+    """As `is_plain`, of a call of float32 that a compiler looks at, for operators of losses."""
     if not torch.compiler.is_compiling() or logits.dtype != torch.float32:
         return False
     # What the operator has to offer is the gradient of autograd; ``torch.func`` has its own.

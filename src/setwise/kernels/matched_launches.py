@@ -1,4 +1,4 @@
-"""Losses of one matching on CUDA: from outputs to gradient in few launches, as in `fused`.
+"""The launches for losses of one matching on CUDA: few from outputs to gradient, as in `fused`.
 
 Legend: B sets, M targets, N outputs, F features.
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from setwise.kernels.fused import MAX_PARTS, _mask, _or
+from setwise.kernels.fused import MAX_PARTS
 from setwise.kernels.matched_losses import MatchedCall
 from setwise.kernels.row_losses import Blocks
 from setwise.kernels.triton import fused_plans, tapes
 from setwise.kernels.triton.assignment import solve_into
 from setwise.kernels.triton.element import Element, describe, numbers_on
-from setwise.kernels.triton.memory import floats
+from setwise.kernels.triton.memory import either, floats, mask_bytes
 
 Found = tuple[Tensor, Tensor | None, Tensor | None]
 
@@ -71,7 +71,7 @@ def _search(
     """Fill the matching of small sets."""
     (B, N, F), M, device = logits.shape, call.target.shape[1], logits.device
     target, weight, present = call.target, call.weight, presence is not None
-    weights = _or(weight, numbers), _or(presence, numbers)
+    weights = either(weight, numbers), either(presence, numbers)
     if call.search == "cheapest":
         costs = floats(device, B, min(M, N), max(M, N))
         launch, grid = fused_plans.matching_costs(
@@ -85,7 +85,7 @@ def _search(
     launch, grid = fused_plans.stable_matching(
         element, B, M, N, F, masked, target_masked, weight is not None, present
     )
-    masks = _mask(call.output_valid, numbers), _mask(call.target_valid, numbers)
+    masks = mask_bytes(call.output_valid, numbers), mask_bytes(call.target_valid, numbers)
     launch(
         grid,
         (target, logits, *masks, *weights, numbers, call.matching),
@@ -112,9 +112,10 @@ def _loss(
     many = grid[0] // B
     parts = floats(device, B, many)
     tensors = (
-        call.target, logits, _mask(call.output_valid, numbers), _mask(call.target_valid, numbers),
-        _or(call.weight, numbers), _or(presence, numbers), numbers, call.matching, parts,
-        _or(d_logits, parts), _or(d_presence, parts),
+        call.target, logits, mask_bytes(call.output_valid, numbers),
+        mask_bytes(call.target_valid, numbers), either(call.weight, numbers),
+        either(presence, numbers), numbers, call.matching, parts, either(d_logits, parts),
+        either(d_presence, parts),
     )  # fmt: skip
     factor = 1.0 / B if call.reduction == "mean" else 1.0
     launch(grid, tensors, (M, N, many, factor, call.presence_weight))

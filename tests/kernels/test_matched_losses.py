@@ -225,7 +225,7 @@ def test_costs_of_all_pairs(element: str) -> None:
     """Of losses that have to know them all, with first and second derivatives, there and back."""
     features, found = ELEMENTS[element], []
     z, x, given = draw(features, 3, 4, "weight", B=2)
-    assert pair_costs.fuses(features.kernel, x, z)
+    assert pair_costs.fuses(x, z)
     for dtype in (torch.float32, torch.float64):
         leaf = z.to(dtype).requires_grad_()
         value = sw.transport_cross_entropy(
