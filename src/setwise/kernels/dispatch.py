@@ -191,9 +191,9 @@ def is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
         if isinstance(tensor, Tensor):
             if tensor.device != device:
                 return False  # a temperature may be on the host, where kernels cannot read it
-            if tracked and tensor.requires_grad:
+            if (tracked and tensor.requires_grad) or has_tangent(tensor):
                 return False
-    return not has_tangent(target, logits)
+    return not has_tangent(logits)
 
 
 def fuses_compiled(

@@ -96,8 +96,10 @@ def earth_movers(
     if shares is None:
         shares = equal_weights(sets, sets.target.shape[1])
     averaged = sets._replace(weight=shares)
-    early = reduction if unequal is None else "none"
-    found = search_and_finish(averaged, "cheapest", None, early, _mean_distances)
+    # Sets of unequal numbers must be told apart before the batch is reduced, or has its shape.
+    early, lead = (reduction, sets.lead) if unequal is None else ("none", sets.logits.shape[:1])
+    fused = averaged._replace(lead=lead)
+    found = search_and_finish(fused, "cheapest", None, early, _mean_distances)
     if found is not None:
         return found[0] if unequal is None else finish(sets, found[0], reduction, unequal)
     with torch.no_grad(), no_autocast(sets.logits):
