@@ -22,8 +22,8 @@ from setwise.losses.assign import require_comparable
 from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
 from setwise.losses.presence import Presence
 
-# A loss of sets under a matching: with presence, reduced.
-General = Callable[[Sets, Tensor, Presence | None, str], Tensor]
+# A loss of sets under a matching, reduced; without presence.
+UnderMatching = Callable[[Sets, Tensor, str], Tensor]
 
 
 def matching_costs(sets: Sets, presence: Presence | None) -> Tensor:
@@ -45,7 +45,7 @@ def search_and_finish(
     search: Search,
     presence: Presence | None,
     reduction: str,
-    roots: General | None = None,
+    roots: UnderMatching | None = None,
 ) -> tuple[Tensor, Tensor] | None:
     """The loss and its matching [B, M], by kernels that find both; None where there are none.
 
@@ -106,7 +106,7 @@ def _fused(
     matching: Tensor,
     presence: Presence | None,
     reduction: str,
-    roots: General | None = None,
+    roots: UnderMatching | None = None,
 ) -> Tensor:
     exists, presence_weight = (None, 0.0) if presence is None else presence
     call = MatchedCall(
@@ -123,9 +123,11 @@ def _fused(
     )
 
     def again(logits: Tensor, exists: Tensor | None = None) -> Tensor:
-        there = None if exists is None else Presence(exists, presence_weight)
         flat = sets._replace(logits=logits, lead=logits.shape[:1])
-        return (roots or _general)(flat, matching, there, reduction)
+        if roots is not None:
+            return roots(flat, matching, reduction)
+        there = None if exists is None else Presence(exists, presence_weight)
+        return _general(flat, matching, there, reduction)
 
     return _of_lead(sets, matched_losses.loss(sets.logits, exists, call, again), reduction)
 

@@ -20,7 +20,6 @@ from setwise.kernels.gather import gather_elements
 from setwise.losses.costs import equal_weights, finish, weighted
 from setwise.losses.fused import target_shares
 from setwise.losses.matched import cheapest_matching, search_and_finish
-from setwise.losses.presence import Presence
 from setwise.losses.set_average import set_average
 
 
@@ -109,17 +108,13 @@ def earth_movers(
         if sets.weight is not None:
             distances = distances * sets.weight.unsqueeze(-1)
         matching = cheapest_matching("input", sets, distances)
-    return _mean_distances(averaged, matching, None, reduction, unequal)
+    return _mean_distances(averaged, matching, reduction, unequal)
 
 
 def _mean_distances(
-    sets: Sets,
-    matching: Tensor,
-    presence: Presence | None,
-    reduction: str,
-    unequal: Tensor | None = None,
+    sets: Sets, matching: Tensor, reduction: str, unequal: Tensor | None = None
 ) -> Tensor:
-    """The sum of distances under a matching, times weights that sum to 1; there is no presence."""
+    """The sum of distances under a matching, times weights that sum to 1."""
     found = matching != UNMATCHED
     with no_autocast(sets.logits):
         apart = sets.target - gather_elements(sets.logits, matching.clamp(min=0))
