@@ -45,6 +45,7 @@ COMPARED = {"puzzle": (EXACT, BETHE), "detr": (BETHE,)}
 TURNS, CALLS = 12, 20
 LONG_MS, LONG_CALLS = 20.0, 5
 MESSAGES = 21  # rounds of them
+PRECISION = "medium"  # products of float32 may be formed in tf32, by all that are compared
 TEMPERATURES = (1.0, 10.0)
 PEERS: dict[str, dict[str, Any]] = {
     "geomloss": {"backend": "tensorized"},
@@ -170,24 +171,32 @@ def messages(device: str) -> Iterator[Row]:
     yield row | {"impl": "compiled", **timed({"": rounds})[""]}
 
 
+def records(device: str, commit: str | None) -> Iterator[dict[str, Any]]:
+    """The record so far after each row: a run that is cut short is not lost."""
+    header = environment.describe(torch.device(device), commit)
+    header |= {"date": datetime.now(UTC).date().isoformat(), "how": HOW, "precision": PRECISION}
+    rows: list[Row] = []
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(PRECISION)
+    try:
+        for part in (losses, messages, points):
+            for row in part(device):
+                rows.append(row)
+                yield {"header": header, "rows": rows}
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def main() -> None:
-    """Measure, and write the record so far after each row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=RECORD)
     parser.add_argument("--commit", help="recorded in the header; default: asked of git")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: the Triton engine is what is measured")
-    torch.set_float32_matmul_precision("medium")
-    header = environment.describe(torch.device("cuda"), options.commit)
-    header |= {"date": datetime.now(UTC).date().isoformat(), "how": HOW, "precision": "medium"}
-    rows: list[Row] = []
-    for part in (losses, messages, points):
-        for row in part("cuda"):
-            print(row, flush=True)
-            rows.append(row)
-            text = json.dumps({"header": header, "rows": rows}, indent=1)
-            atomic_write_text(options.output, text + "\n")
+    for record in records("cuda", options.commit):
+        print(record["rows"][-1], flush=True)
+        atomic_write_text(options.output, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from setwise.bench.cells import SHAPES
 from setwise.report.heatmap import axes_of, said
 from setwise.report.matrix import Compared, compared, shapes_of, summary
 from tools.markdown import markdown, number, ratio, share, wrapped
@@ -139,13 +140,14 @@ def likelihood(record: Record) -> str:
     each = list(dict.fromkeys(r["temperature"] for r in rows if r["part"] == "transport"))
     messages = {r["impl"]: r for r in rows if r["part"] == "messages"}
     lines = [
-        f"Milliseconds, likelihood / SH, and how many times as long that is. {header['device']}, "
-        f"torch {header['torch']}, commit {str(header['commit'])[:12]}.",
-        "",
+        wrapped(
+            f"Milliseconds, likelihood / SH, and how many times as long that is. Measured on "
+            f"{header['hardware']}, torch {header['torch']}, commit {str(header['commit'])[:12]}."
+        ),
         *markdown(["shape", "loss", "elements", "median", "least", "from a CUDA graph"], times),
         "",
         wrapped(f"The exact ones are off float64 by {max(errors):.0e} at most, value or gradient."),
-        "Milliseconds of transport of points, (64, 300, 92):",
+        f"Milliseconds of transport of points, {SHAPES['detr']}:",
         "",
         *markdown(
             ["library", *(f"t = {t:g}" for t in each)],

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 from tools import kernel_studies, kernels
 
 from pictures import differing_pixels
 from repository import ROOT
+from setwise import environment
 from setwise.bench import limits, show
 from setwise.report import heatmap
 
@@ -256,9 +258,10 @@ def test_likelihoods_are_written_and_others_are_noticed(tmp_path: Path) -> None:
     rows += [{**transport, "impl": "geomloss", "error": "ValueError: too many"}]
     for impl in ("setwise", "compiled"):
         rows.append({"part": "messages", "rounds": 21, "impl": impl, "median_ms": 3.0})
-    header = {"device": "some GPU", "torch": "2.8.0", "commit": "0123456789abcdef"}
+    header = environment.describe(torch.device("cpu"), "0123456789abcdef")
     record: dict[str, Any] = {"header": header, "rows": rows}
     page = kernels.update(PAGE, with_records(tmp_path, likelihood=record))
+    assert header["hardware"] in page
     assert "| puzzle | likelihood, exact | Gaussian | 0.400 / 0.400: 1.0x |" in page
     assert "off float64 by 2e-06 at most" in page
     assert "| geomloss | ValueError: too many |" in page

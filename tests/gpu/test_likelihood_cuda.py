@@ -1,4 +1,7 @@
-"""Kernels of likelihoods and transport, compiled; kernels/test_fused_likelihood.py interprets."""
+"""Kernels of likelihoods and transport, compiled.
+
+kernels/test_fused_likelihood.py and test_fused_matchings.py interpret them.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
+from tools import kernel_studies
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -15,6 +19,7 @@ pytest.importorskip("triton")
 import setwise as sw
 from fused_cases import ELEMENTS, known_tapes
 from likelihood_cases import judge_likelihood, step
+from repository import ROOT
 from setwise.kernels import dispatch, fused_matchings, likelihoods
 from setwise.kernels.triton import tapes
 
@@ -33,9 +38,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     methods: list[str] = []
     honest = likelihoods.fused_likelihood
 
-    def counted(*args: Any) -> Tensor:
-        methods.append(args[3])
-        return honest(*args)
+    def counted(target: Tensor, logits: Tensor, call: likelihoods.Call, again: Any) -> Tensor:
+        methods.append(call.method)
+        return honest(target, logits, call, again)
 
     monkeypatch.setattr(dispatch, "fused", serve)
     monkeypatch.setattr(likelihoods, "fused_likelihood", counted)
@@ -58,18 +63,34 @@ def test_exact(served: list[str], element: str, options: dict[str, Any]) -> None
     assert known_tapes() == ["tape"] * 2  # with a gradient and without
 
 
-@pytest.mark.filterwarnings("ignore:the loss is infinite")
 def test_what_is_impossible_is_infinite_and_pulls_nothing(served: list[str]) -> None:
-    """And what is possible beside it pulls as always, though the mean of both is infinite."""
+    """And what is possible beside it pulls as always, though the mean of both is infinite.
+
+    Where values may be looked at, a warning says which set that is, as the general way does.
+    """
     features, generator = ELEMENTS["few of two kinds"], torch.Generator().manual_seed(0)
     z = torch.randn(2, 3, 4, generator=generator).requires_grad_()
     x, lengths = features.random_targets((2, 2), generator), torch.tensor([1, 3])
     found = []
     for dtype in (torch.float32, torch.float64):
-        value = sw.set_likelihood(z.to(dtype), x.to(dtype), features, input_valid=lengths)
+        with pytest.warns(RuntimeWarning, match=r"set \[0\] has 2 targets and 1 outputs"):
+            value = sw.set_likelihood(z.to(dtype), x.to(dtype), features, input_valid=lengths)
         found.append((value.double(), torch.autograd.grad(value, z)[0]))
     assert found[0][0] == torch.inf
     assert (found[0][1][0] == 0).all()
+    torch.testing.assert_close(*found)
+    assert served == ["exact"]
+
+
+def test_targets_alone_are_masked(served: list[str]) -> None:
+    """More of them than outputs, if all counted; one set has none."""
+    features, generator = ELEMENTS["points"], torch.Generator().manual_seed(0)
+    z = torch.randn(3, 2, features.width, generator=generator).requires_grad_()
+    x, lengths = features.random_targets((3, 3), generator), torch.tensor([2, 1, 0])
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        value = sw.set_likelihood(z.to(dtype), x.to(dtype), features, target_valid=lengths)
+        found.append((value.double(), torch.autograd.grad(value, z)[0]))
     torch.testing.assert_close(*found)
     assert served == ["exact"]
 
@@ -80,6 +101,8 @@ def test_bethe(served: list[str]) -> None:
     got = step(features, 2, 3, torch.float32, "cpu", options)
     right = step(features, 2, 3, torch.float64, "cpu", options)
     assert served == ["bethe"] * 2  # with a gradient and without
+    step(features, 2, 3, torch.float32, "cpu", options)
+    assert known_tapes() == ["never"] * 2  # for it wants zeros
     for one, other in zip(got, right, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
 
@@ -89,6 +112,7 @@ def test_batches_of_more_sets_than_one_program_adds_up(
 ) -> None:
     monkeypatch.setattr(fused_matchings, "MAX_PARTS", 3)
     judge_likelihood(ELEMENTS["points"], 2, 2, method="exact", present=True)
+    assert served == ["exact"] * 6
 
 
 def test_second_derivatives_and_batched_gradients(served: list[str]) -> None:
@@ -129,6 +153,12 @@ def _mapped(z: Tensor, x: Tensor) -> Tensor:
     return torch.func.vmap(sw.set_likelihood)(z, x)
 
 
+def _compiled(z: Tensor, x: Tensor) -> Tensor:
+    """As a compiler sees it; to compile it would take longer than all else here."""
+    with patch("torch.compiler.is_compiling", lambda: True):
+        return sw.set_likelihood(z, x)
+
+
 GENERAL: dict[str, Callable[[Tensor, Tensor], object]] = {
     "wider numbers": lambda z, x: sw.set_likelihood(z.double(), x.double()),
     "a gradient to the targets": lambda z, x: sw.set_likelihood(z, x.clone().requires_grad_()),
@@ -138,8 +168,10 @@ GENERAL: dict[str, Callable[[Tensor, Tensor], object]] = {
     "exclusivity": lambda z, x: sw.set_likelihood(z, x, exclusivity=0.5),
     "whether it has settled": lambda z, x: sw.set_likelihood(z, x, return_settled=True),
     "torch.func": _mapped,
+    "a compiler": _compiled,
     "more targets than outputs": lambda z, x: sw.set_likelihood(z[:, :2], x, reduction="none"),
     "large sets": lambda z, x: sw.set_likelihood(z.repeat(1, 20, 1), x[:, :1]),
+    "many features": lambda z, x: sw.set_likelihood(z.repeat(1, 1, 86), x.repeat(1, 1, 86)),
     "no sets": lambda z, x: sw.set_likelihood(z[:0], x[:0]),
 }
 
@@ -159,14 +191,43 @@ def test_calls_that_take_the_general_way(
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own
 def test_forward_derivatives_are_not_lost_in_silence(served: list[str]) -> None:
-    z, x, exists = torch.randn(2, 4, 3), torch.rand(2, 3, 3).round(), torch.randn(2, 4)
+    given = {"input": torch.randn(2, 4, 3), "target": torch.rand(2, 3, 3).round()}
+    given |= {"presence": torch.randn(2, 4), "weight": torch.rand(2, 3)}
     with forward_ad.dual_level():
-        for changed in ("logits", "presence"):
-            logits = forward_ad.make_dual(z, z) if changed == "logits" else z
-            presence = forward_ad.make_dual(exists, exists) if changed == "presence" else exists
+        for changed, tensor in given.items():
+            dual = {changed: forward_ad.make_dual(tensor, tensor)}
             with pytest.raises(RuntimeError, match="forward"):
-                sw.set_likelihood(logits, x, presence=presence)
+                sw.set_likelihood(**(given | dual))
     assert served == []
+
+
+def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """benchmarks/likelihood.py without its clock, and without a compiler; the documents read it."""
+    records = runpy.run_path(str(ROOT / "benchmarks" / "likelihood.py"))["records"]
+    script = records.__globals__
+    small = {"puzzle": (2, 2, 3), "detr": (2, 3, 3)}
+    families = {name: script["FAMILIES"][name] for name in ("Bernoulli", "Gaussian")}
+    for name, instead in {
+        "SHAPES": small,
+        "FAMILIES": families,
+        "PEERS": {"torch": {}},  # a library that cannot do it
+        "time_of": lambda step: 3.0,
+        "MESSAGES": 2,
+        "TURNS": 0,
+    }.items():
+        monkeypatch.setitem(script, name, instead)
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    before = torch.get_float32_matmul_precision()
+    *_, record = records("cpu", "c0ffee")
+    assert torch.get_float32_matmul_precision() == before
+    exact = [row for row in record["rows"] if "value_error" in row]
+    assert [row["family"] for row in exact] == list(families)
+    assert all(0 <= row[f"{what}_error"] < 1e-5 for row in exact for what in ("value", "gradient"))
+    text = kernel_studies.likelihood(json.loads(json.dumps(record)))
+    assert f"{record['header']['hardware']}, torch" in " ".join(text.split())
+    assert "| detr | likelihood, Bethe | Gaussian | 3.00 / 3.00: 1.0x | 3.00 / 3.00: 1.0x |" in text
+    assert "| setwise | 3.00 | 3.00 |\n| torch | AttributeError" in text
+    assert "2 rounds of Bethe's messages of these sizes take 3.00 ms, as compiled" in text
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice")  # NumPy's, which interprets

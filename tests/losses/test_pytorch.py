@@ -279,3 +279,21 @@ def test_forward_mode_by_dual_numbers(features: sw.Features | None) -> None:
         loss = sw.set_cross_entropy(dual, x, features, impl="reference")
         along = forward_ad.unpack_dual(loss).tangent
     torch.testing.assert_close(along, (grad * direction).sum(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
+def test_forward_mode_by_what_else_a_loss_depends_on(loss: Any) -> None:
+    """A short cut that knows the gradient by the outputs alone would lose these in silence."""
+    generator = torch.Generator().manual_seed(0)
+    z, x = torch.randn(2, 4, 3, generator=generator), torch.rand(2, 3, 3, generator=generator)
+    options = {"weight": torch.rand(2, 3, generator=generator)}
+    if loss is sw.set_cross_entropy:
+        options["temperature"] = torch.tensor(2.0)
+    for name, tensor in options.items():
+        leaf = tensor.clone().requires_grad_()
+        (grad,) = torch.autograd.grad(loss(z, x, **(options | {name: leaf})), leaf)
+        with forward_ad.dual_level():
+            dual = {name: forward_ad.make_dual(tensor, tensor)}
+            along = forward_ad.unpack_dual(loss(z, x, **(options | dual))).tangent
+        torch.testing.assert_close(along, (grad * tensor).sum())

@@ -20,7 +20,7 @@ from setwise.kernels.dispatch import MOST_COMPARED, most_compared
 from setwise.kernels.row_losses import Blocks, Call
 from setwise.kernels.triton import engine, fused_plans, plans, points, small_losses, tapes
 from setwise.kernels.triton.element import Element, describe, numbers_on
-from setwise.kernels.triton.memory import floats
+from setwise.kernels.triton.memory import either, floats, mask_bytes
 from setwise.kernels.triton.operands import Apart, Operands, bf16x3_parts
 from setwise.kernels.triton.tiles import MAX_FEATURES_AT_ONCE, blocks_in
 
@@ -98,8 +98,8 @@ def _small(
         T is not sums, ready is not None,
     )  # fmt: skip
     tensors = (
-        target, logits, _mask(call.output_valid, sums), _mask(call.target_valid, sums),
-        _or(call.weight, sums), _or(call.share, sums), numbers, T, sums, _or(ready, sums),
+        target, logits, mask_bytes(call.output_valid, sums), mask_bytes(call.target_valid, sums),
+        either(call.weight, sums), either(call.share, sums), numbers, T, sums, either(ready, sums),
     )  # fmt: skip
     launch(grid, tensors, (M, N, call.factor(B), t))
     return sums if call.reduction == "none" else sums.sum()
@@ -167,9 +167,9 @@ def _prepare(
     origin = floats(device, B, F) if centred else None
     parts = floats(device, B, grid[0] // B) if centred and not call.both else None
     tensors = (
-        target, logits, _mask(call.output_valid, bias), _mask(call.target_valid, bias),
-        _or(call.weight, bias), numbers, T, queries, keys, queries_t, keys_t, q_apart, k_apart,
-        bias, base, _or(sharpness, bias), _or(origin, bias), _or(parts, bias),
+        target, logits, mask_bytes(call.output_valid, bias), mask_bytes(call.target_valid, bias),
+        either(call.weight, bias), numbers, T, queries, keys, queries_t, keys_t, q_apart, k_apart,
+        bias, base, either(sharpness, bias), either(origin, bias), either(parts, bias),
     )  # fmt: skip
     launch(grid, tensors, (M, N, q_stride, k_stride, grid[0] // B, t, -call.factor(B)))
     apart = None
@@ -252,8 +252,8 @@ def _soft(
     loss = floats(device)
     parts = ops.parts
     tensors = (
-        logits, d_keys, d_bias, _or(d_apart, d_bias), numbers, T, _or(ops.origin, d_bias), ready,
-        sums, _or(parts, sums), loss,
+        logits, d_keys, d_bias, either(d_apart, d_bias), numbers, T, either(ops.origin, d_bias),
+        ready, sums, either(parts, sums), loss,
     )  # fmt: skip
     base_parts = 0 if parts is None else parts.numel()
     launch(grid, tensors, (B * N, N, sums.numel(), base_parts, t))
@@ -269,7 +269,7 @@ def _total(call: Call, sums: Tensor, parts: Tensor | None) -> Tensor:
     loss = floats(sums.device, grid[0])
     sets = B // grid[0]
     base_parts = 0 if parts is None else parts.shape[1] * sets
-    launch(grid, (sums, _or(parts, sums), loss, T), (many * sets, base_parts, t))
+    launch(grid, (sums, either(parts, sums), loss, T), (many * sets, base_parts, t))
     if none:
         return loss
     return loss.squeeze(0) if few else loss.sum()
@@ -303,7 +303,7 @@ def _hard(
         pull = floats(device, B, M, F)
         pull_back = floats(device, B, N, F) if both else pull
     parts = floats(device, B, grid[0] // B if mode == "mean" else 1)
-    weights = _or(call.weight, cost), _or(call.share, cost)
+    weights = either(call.weight, cost), either(call.share, cost)
     tensors = (target, logits, nearest, closest, *weights, numbers)
     launch(
         grid, (*tensors, cost, back, pull, pull_back, parts), (M, N, grid[0] // B, factor)
@@ -332,11 +332,3 @@ def _temperature(call: Call, unread: Tensor) -> tuple[Tensor, float]:
     if isinstance(call.temperature, Tensor):
         return call.temperature, 1.0
     return unread, call.temperature
-
-
-def _mask(valid: Tensor | None, unread: Tensor) -> Tensor:
-    return unread if valid is None else valid.view(torch.uint8)
-
-
-def _or(given: Tensor | None, unread: Tensor) -> Tensor:
-    return unread if given is None else given

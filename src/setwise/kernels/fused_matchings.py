@@ -5,34 +5,16 @@ Legend: B sets, M targets, N outputs, F features. See `fused`, which does so for
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from setwise.kernels.fused import MAX_PARTS
-from setwise.kernels.row_losses import Blocks
+from setwise.kernels.likelihoods import Call
 from setwise.kernels.triton import fused_plans, small_losses, small_matchings, tapes
 from setwise.kernels.triton.bethe import bethe
 from setwise.kernels.triton.element import describe, numbers_on
-from setwise.kernels.triton.memory import floats
+from setwise.kernels.triton.memory import either, floats, mask_bytes
 from setwise.kernels.triton.subset_sums import listed, log_sum_of_arrays
-
-
-class Call(NamedTuple):
-    """The likelihood of all sets: ``-log sum_matchings prod_i exp(-w_i H_ij)``, and of presence.
-
-    Of sets with more targets than outputs, by their masks, it is infinite, and has no gradient.
-    """
-
-    blocks: Blocks
-    method: str
-    reduction: str
-    output_valid: Tensor | None  # [B, N]
-    target_valid: Tensor | None  # [B, M]
-    weight: Tensor | None  # [B, M]: the w_i
-    presence: Tensor | None  # [B, N]: logits
-    presence_weight: float
 
 
 def serves(M: int, N: int, F: int) -> bool:
@@ -80,11 +62,11 @@ def _computed(
     rows = columns = None
     if masked or target_masked:
         rows, columns = (torch.empty(B, k, dtype=torch.uint8, device=device) for k in (M, N))
-    masks = _mask(call.output_valid, scores), _mask(call.target_valid, scores)
-    weight, exists = _or(call.weight, scores), _or(presence, scores)
+    masks = mask_bytes(call.output_valid, scores), mask_bytes(call.target_valid, scores)
+    weight, exists = either(call.weight, scores), either(presence, scores)
     kind = (element, B, M, N, F, masked, target_masked, weighted, presence is not None)
     launch, grid = small_matchings.scores_plan(*kind)
-    valid = _or(rows, scores), _or(columns, scores)
+    valid = either(rows, scores), either(columns, scores)
     launch(
         grid,
         (target, logits, *masks, weight, exists, numbers, scores, *valid, base),
@@ -96,7 +78,7 @@ def _computed(
         value, pairs, *_ = bethe(scores, None, None, known)
     else:
         value, found, _ = log_sum_of_arrays(scores, None, rows, columns, gradient)
-        pairs = _or(found, scores)
+        pairs = either(found, scores)
 
     totalled = call.reduction != "none" and B <= MAX_PARTS
     loss = floats(device) if totalled else floats(device, B)
@@ -107,7 +89,7 @@ def _computed(
         launch, grid = small_matchings.gradients_plan(*kind, totalled)
         tensors = (
             target, logits, pairs, masks[0], weight, exists, numbers, value, base, loss, ready,
-            _or(ready_presence, ready),
+            either(ready_presence, ready),
         )  # fmt: skip
         launch(grid, tensors, (M, N, B, factor, call.presence_weight))
     else:
@@ -117,11 +99,3 @@ def _computed(
     if call.reduction != "none" and not totalled:
         loss = loss.sum()
     return loss, ready, ready_presence
-
-
-def _mask(valid: Tensor | None, unread: Tensor) -> Tensor:
-    return unread if valid is None else valid.view(torch.uint8)
-
-
-def _or(given: Tensor | None, unread: Tensor) -> Tensor:
-    return unread if given is None else given

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +19,27 @@ from setwise.kernels.row_losses import Blocks
 from setwise.kernels.transforms import has_tangent, is_eager
 
 
+class Call(NamedTuple):
+    """The likelihood of all sets: ``-log sum_matchings prod_i exp(-w_i H_ij)``, with presence.
+
+    Of sets with more targets than outputs, by their masks, it is infinite, and has no gradient.
+    """
+
+    blocks: Blocks
+    method: str  # "exact" or "bethe"
+    reduction: str
+    output_valid: Tensor | None  # [B, N]
+    target_valid: Tensor | None  # [B, M]
+    weight: Tensor | None  # [B, M]: the w_i
+    presence: Tensor | None  # [B, N]: logits
+    presence_weight: float
+
+
 def fuses(target: Tensor, logits: Tensor, weight: Tensor | None, presence: Tensor | None) -> bool:
-    """Whether `fused_likelihood` serves a call of the built-in families: small sets, eager."""
+    """Whether `fused_likelihood` serves such a call: eager, of small sets.
+
+    There must not be more targets than outputs unless masks say so.
+    """
     if not dispatch.is_plain(target, logits, weight):
         return False
     if dispatch.fused("subset_sums", logits) is None:
@@ -31,32 +51,21 @@ def fuses(target: Tensor, logits: Tensor, weight: Tensor | None, presence: Tenso
 
 
 def fused_likelihood(
-    target: Tensor,
-    logits: Tensor,
-    blocks: Blocks,
-    method: str,
-    reduction: str,
-    output_valid: Tensor | None,
-    target_valid: Tensor | None,
-    weight: Tensor | None,
-    presence: Tensor | None,
-    presence_weight: float,
-    again: Callable[..., Tensor],
+    target: Tensor, logits: Tensor, call: Call, again: Callable[..., Tensor]
 ) -> Tensor:
     """The likelihood in the fewest launches, [B] or reduced; see `ReadyLoss` for ``again``.
 
-    It is of the logits and, if there is any, of presence.
+    It has gradients to the logits and, if there is any, to presence.
     """
     # Kernels read plain arrays. Here, not in the function: its gradients are of what it was given.
     target, logits = target.contiguous(), logits.contiguous()
-    arrays = [
-        None if array is None else array.contiguous()
-        for array in (output_valid, target_valid, weight, presence)
-    ]
-    kernels = dispatch.triton_module("fused_matchings")
-    call = kernels.Call(blocks, method, reduction, *arrays, presence_weight)
-    compute = partial(kernels.computed, call, target, logits)
-    leaves = (logits,) if presence is None else (logits, arrays[-1])
+    names = ("output_valid", "target_valid", "weight", "presence")
+    arrays = {
+        name: array.contiguous() for name in names if (array := getattr(call, name)) is not None
+    }
+    call = call._replace(**arrays)
+    compute = partial(dispatch.triton_module("fused_matchings").computed, call, target, logits)
+    leaves = (logits,) if call.presence is None else (logits, call.presence)
     loss: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), *leaves)
     return loss
 

@@ -227,14 +227,13 @@ def finish(sets: Sets, per_set: Tensor, reduction: str, *impossible: Tensor | No
     for which in impossible:
         if which is not None:
             per_set = per_set.masked_fill(which, math.inf)
-            if reduction != "none" and sets.lead and values.are_readable(which):
-                _tell_impossible(sets, which)
+            tell_impossible(sets, which, reduction)
     return reduce_sets(per_set, sets.lead, reduction)
 
 
-def _tell_impossible(sets: Sets, which: Tensor) -> None:
-    """Warn of sets [B] that cost infinity: the first of them with its sizes."""
-    if not which.any():
+def tell_impossible(sets: Sets, which: Tensor, reduction: str) -> None:
+    """Warn of sets [B] that cost infinity where looking is free: the first of them, its sizes."""
+    if reduction == "none" or not sets.lead or not values.are_readable(which) or not which.any():
         return
     found = which.nonzero().flatten().tolist()
     first = found[0]

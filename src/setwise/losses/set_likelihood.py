@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args, overload
 import torch
 from torch import Tensor
 
+from setwise import values
 from setwise.arguments import (
     Reduction,
     Sets,
@@ -20,7 +21,7 @@ from setwise.features import Features
 from setwise.kernels import likelihoods
 from setwise.kernels.matchings import log_sum_of_matchings
 from setwise.kernels.permanent import MOST_TARGETS
-from setwise.losses.costs import finish, lacks_outputs
+from setwise.losses.costs import finish, lacks_outputs, tell_impossible
 from setwise.losses.matched import matching_costs
 from setwise.losses.presence import Presence, read_presence, too_few_outputs
 
@@ -154,30 +155,35 @@ def _fused(
     """The loss by fused kernels, if there are any for such a call."""
     blocks, (M, N) = sets.features.kernel, (sets.target.shape[1], sets.logits.shape[1])
     chosen = _choose(method, M, N, False)
-    masks = sets.output_valid, sets.target_valid
-    all_valid = masks[0] is None and masks[1] is None
     exists = None if presence is None else presence.logits
+    all_valid = sets.output_valid is None and sets.target_valid is None
     if blocks is None or (all_valid and M > N):
         return None
-    if not likelihoods.fuses(sets.target, sets.logits, sets.weight, exists):
-        if not sets.features.plain_bernoulli or not all_valid:
-            return None
-        if sets.weight is not None or presence is not None:
-            return None
-        loss = likelihoods.bernoulli_likelihood(sets.target, sets.logits, chosen, reduction)
-        return loss if loss is None or reduction != "none" else loss.reshape(sets.lead)
 
-    def again(logits: Tensor, *exists: Tensor) -> Tensor:
+    def again(logits: Tensor, *others: Tensor) -> Tensor:
         given = sets._replace(logits=logits, lead=logits.shape[:1])
-        odds = presence._replace(logits=exists[0]) if presence is not None else None
-        return _general(given, odds, chosen, None, reduction)[0]
+        existing = None if presence is None else presence._replace(logits=others[0])
+        return _general(given, existing, chosen, None, reduction)[0]
 
-    weight = 1.0 if presence is None else presence.weight
-    loss = likelihoods.fused_likelihood(
-        *(sets.target, sets.logits, blocks, chosen, reduction, *masks, sets.weight),
-        *(exists, weight, again),
-    )
-    return loss.reshape(sets.lead) if reduction == "none" else loss
+    loss = None
+    if likelihoods.fuses(sets.target, sets.logits, sets.weight, exists):
+        call = likelihoods.Call(
+            blocks,
+            chosen,
+            reduction,
+            output_valid=sets.output_valid,
+            target_valid=sets.target_valid,
+            weight=sets.weight,
+            presence=exists,
+            presence_weight=1.0 if presence is None else presence.weight,
+        )
+        loss = likelihoods.fused_likelihood(sets.target, sets.logits, call, again)
+        # The kernels tell such sets apart by themselves, but warn of nothing.
+        if not all_valid and values.are_readable(loss):
+            tell_impossible(sets, too_few_outputs(sets), reduction)
+    elif all_valid and sets.weight is None and presence is None and sets.features.plain_bernoulli:
+        loss = likelihoods.bernoulli_likelihood(sets.target, sets.logits, chosen, reduction)
+    return loss.reshape(sets.lead) if loss is not None and reduction == "none" else loss
 
 
 class Problem(NamedTuple):

@@ -14,7 +14,7 @@ from setwise.kernels.triton.tiles import blocks_in, power_of_2
 _cached = lru_cache(maxsize=1024)
 
 
-def described(element: Element) -> dict[str, Any]:
+def _described(element: Element) -> dict[str, Any]:
     """What kernels are told of an element."""
     names = {"KINDS": element.kinds, "WIDTHS": element.widths, "STARTS": element.starts}
     return names | {"PADDED": element.padded}
@@ -30,9 +30,12 @@ def _rows(element: Element) -> int:
     return max(1, min(128, 2048 // max(element.padded)))
 
 
-def warps_of_tile(pairs: int) -> int:
-    """Of a program that holds all pairs of a set in registers."""
-    return 1 if pairs <= 512 else 4 if pairs <= 2048 else 8
+def tile(element: Element, M: int, N: int, F: int) -> tuple[dict[str, Any], int]:
+    """For a program that holds all pairs of a set in registers: its last constants, its warps."""
+    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
+    constants = _described(element) | {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    pairs = block_m * block_n
+    return constants, 1 if pairs <= 512 else 4 if pairs <= 2048 else 8
 
 
 @_cached
@@ -51,12 +54,10 @@ def small_loss(
     on_device: bool,
     gradient: bool,
 ) -> Plan:
-    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
     constants = {"MODE": mode, "BOTH": both, "MASKED": masked, "TARGET_MASKED": target_masked}
     constants |= {"WEIGHTED": weighted, "SHARED": shared, "ON_DEVICE": on_device}
-    constants |= {"GRADIENT": gradient, **described(element)}
-    constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    warps = warps_of_tile(block_m * block_n)
+    rest, warps = tile(element, M, N, F)
+    constants |= {"GRADIENT": gradient, **rest}
     return Plan(launcher(small_losses.small_loss, constants, warps, 2), (B, 1, 1))
 
 
@@ -129,7 +130,7 @@ def pairs(
 ) -> Plan:
     rows = _rows(element)
     constants = {"MODE": mode, "BOTH": both, "WEIGHTED": weighted, "SHARED": shared}
-    constants |= {"GRADIENT": gradient, **described(element), "F": F, "BLOCK": rows}
+    constants |= {"GRADIENT": gradient, **_described(element), "F": F, "BLOCK": rows}
     blocks = blocks_in(max(M, N) if both else M, rows)
     return Plan(launcher(nearest.pairs, constants, 4, 1), (B * blocks, 1, 1))
 
@@ -168,24 +169,16 @@ def matching_costs(
     turned: bool,
 ) -> Plan:
     """Of small sets."""
-    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants: dict[str, Any] = {
-        "ROOT": root,
-        "WEIGHTED": weighted,
-        "PRESENT": present,
-        "TURNED": turned,
-    }
-    constants |= described(element)
-    constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    return Plan(launcher(matched.costs, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
+    kind = {"ROOT": root, "WEIGHTED": weighted, "PRESENT": present, "TURNED": turned}
+    constants, warps = tile(element, M, N, F)
+    return Plan(launcher(matched.costs, kind | constants, warps, 2), (B, 1, 1))
 
 
 @_cached
 def matching_pull(element: Element, B: int, M: int, N: int, F: int) -> Plan:
     """Of small sets."""
-    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants = {**described(element), "F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    return Plan(launcher(matched.pull, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
+    constants, warps = tile(element, M, N, F)
+    return Plan(launcher(matched.pull, constants, warps, 2), (B, 1, 1))
 
 
 @_cached
@@ -201,15 +194,10 @@ def stable_matching(
     present: bool,
 ) -> Plan:
     """Of small sets."""
-    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants: dict[str, Any] = {
-        "MASKED": masked,
-        "TARGET_MASKED": target_masked,
-        "WEIGHTED": weighted,
-    }
-    constants |= {"PRESENT": present, **described(element)}
-    constants |= {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    return Plan(launcher(matched.stable, constants, warps_of_tile(block_m * block_n), 2), (B, 1, 1))
+    kind = {"MASKED": masked, "TARGET_MASKED": target_masked, "WEIGHTED": weighted}
+    kind |= {"PRESENT": present}
+    constants, warps = tile(element, M, N, F)
+    return Plan(launcher(matched.stable, kind | constants, warps, 2), (B, 1, 1))
 
 
 @_cached
@@ -228,7 +216,6 @@ def matched_loss(
     rows = min(_rows(element), max(2, power_of_2(N)))
     constants: dict[str, Any] = {"ROOT": root, "MASKED": masked, "TARGET_MASKED": target_masked}
     constants |= {"WEIGHTED": weighted, "PRESENT": present, "GRADIENT": gradient}
-    constants |= described(element)
-    constants |= {"F": F, "BLOCK": rows}
+    constants |= {**_described(element), "F": F, "BLOCK": rows}
     warps = 1 if rows * max(element.padded) <= 512 else 4
     return Plan(launcher(matched.loss, constants, warps, 2), (B * blocks_in(N, rows), 1, 1))

@@ -7,7 +7,6 @@ here elements become its scores, and the probabilities of its pairs the gradient
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -15,12 +14,11 @@ import triton.language as tl
 from setwise.kernels.triton.element import Element
 from setwise.kernels.triton.elements import store_loss
 from setwise.kernels.triton.families import softplus
-from setwise.kernels.triton.fused_plans import described, warps_of_tile
+from setwise.kernels.triton.fused_plans import tile
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.plans import Plan
 from setwise.kernels.triton.rounds import valid
 from setwise.kernels.triton.small_losses import add_costs, store_gradient
-from setwise.kernels.triton.tiles import power_of_2
 
 
 @triton.jit
@@ -114,13 +112,6 @@ def store_gradients(
 _cached = lru_cache(maxsize=1024)
 
 
-def _tile(element: Element, M: int, N: int, F: int) -> tuple[dict[str, Any], int]:
-    """What is compiled in of the elements of a set, and the number of warps."""
-    block_m, block_n = max(2, power_of_2(M)), max(2, power_of_2(N))
-    constants = described(element) | {"F": F, "BLOCK_M": block_m, "BLOCK_N": block_n}
-    return constants, warps_of_tile(block_m * block_n)
-
-
 def _kind(masked: bool, target_masked: bool, weighted: bool, presence: bool) -> dict[str, bool]:
     kind = {"MASKED": masked, "TARGET_MASKED": target_masked}
     return kind | {"WEIGHTED": weighted, "PRESENCE": presence}
@@ -138,7 +129,7 @@ def scores_plan(
     weighted: bool,
     presence: bool,
 ) -> Plan:
-    constants, warps = _tile(element, M, N, F)
+    constants, warps = tile(element, M, N, F)
     kind = _kind(masked, target_masked, weighted, presence)
     return Plan(launcher(store_scores, kind | constants, warps, 2), (B, 1, 1))
 
@@ -156,6 +147,6 @@ def gradients_plan(
     presence: bool,
     totalled: bool,
 ) -> Plan:
-    constants, warps = _tile(element, M, N, F)
+    constants, warps = tile(element, M, N, F)
     kind = _kind(masked, target_masked, weighted, presence) | {"TOTALLED": totalled}
     return Plan(launcher(store_gradients, kind | constants, warps, 2), (B, 1, 1))
