@@ -169,9 +169,9 @@ def matching_costs(
     turned: bool,
 ) -> Plan:
     """Of small sets."""
-    kind = {"ROOT": root, "WEIGHTED": weighted, "PRESENT": present, "TURNED": turned}
-    constants, warps = tile(element, M, N, F)
-    return Plan(launcher(matched.costs, kind | constants, warps, 2), (B, 1, 1))
+    constants = {"ROOT": root, "WEIGHTED": weighted, "PRESENT": present, "TURNED": turned}
+    rest, warps = tile(element, M, N, F)
+    return Plan(launcher(matched.costs, constants | rest, warps, 2), (B, 1, 1))
 
 
 @_cached
@@ -194,10 +194,10 @@ def stable_matching(
     present: bool,
 ) -> Plan:
     """Of small sets."""
-    kind = {"MASKED": masked, "TARGET_MASKED": target_masked, "WEIGHTED": weighted}
-    kind |= {"PRESENT": present}
-    constants, warps = tile(element, M, N, F)
-    return Plan(launcher(matched.stable, kind | constants, warps, 2), (B, 1, 1))
+    constants = {"MASKED": masked, "TARGET_MASKED": target_masked, "WEIGHTED": weighted}
+    constants |= {"PRESENT": present}
+    rest, warps = tile(element, M, N, F)
+    return Plan(launcher(matched.stable, constants | rest, warps, 2), (B, 1, 1))
 
 
 @_cached
@@ -216,6 +216,7 @@ def matched_loss(
     rows = min(_rows(element), max(2, power_of_2(N)))
     constants: dict[str, Any] = {"ROOT": root, "MASKED": masked, "TARGET_MASKED": target_masked}
     constants |= {"WEIGHTED": weighted, "PRESENT": present, "GRADIENT": gradient}
-    constants |= {**_described(element), "F": F, "BLOCK": rows}
+    constants |= _described(element)
+    constants |= {"F": F, "BLOCK": rows}
     warps = 1 if rows * max(element.padded) <= 512 else 4
     return Plan(launcher(matched.loss, constants, warps, 2), (B * blocks_in(N, rows), 1, 1))
