@@ -268,6 +268,7 @@ def test_forward_mode(loss: Any, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("features", [sw.Features(sw.Gaussian(3)), None], ids=["points", "bits"])
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, of duals
 def test_forward_mode_by_dual_numbers(features: sw.Features | None) -> None:
     generator = torch.Generator().manual_seed(0)
     z, x = torch.randn(2, 4, 3, generator=generator), torch.rand(2, 3, 3, generator=generator)
@@ -283,6 +284,7 @@ def test_forward_mode_by_dual_numbers(features: sw.Features | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, of duals
 def test_forward_mode_by_what_else_a_loss_depends_on(loss: Any) -> None:
     """A short cut that knows the gradient by the outputs alone would lose these in silence."""
     generator = torch.Generator().manual_seed(0)

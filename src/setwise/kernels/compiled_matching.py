@@ -43,17 +43,17 @@ def matched_loss(
     matching = _unmatched(target)
     call = MatchedCall(
         read(names, widths, numbers),
-        search,  # type: ignore[arg-type]
+        search,  # type: ignore[arg-type]  # operators take no literals
         reduction,
         target,
-        output_valid,
-        target_valid,
-        weight,
-        presence_weight,
-        matching,
-        root,
+        output_valid=output_valid,
+        target_valid=target_valid,
+        weight=weight,
+        presence_weight=presence_weight,
+        matching=matching,
+        root=root,
     )
-    kernels = import_module("setwise.kernels.fused_matched")
+    kernels = import_module("setwise.kernels.matched_launches")
     value, d_logits, d_presence = kernels.computed(call, logits, presence, True)
     return value, matching, d_logits, logits.new_empty(0) if d_presence is None else d_presence
 

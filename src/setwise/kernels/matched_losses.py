@@ -38,18 +38,12 @@ class MatchedCall(NamedTuple):
     weight: Tensor | None  # [B, M]
     presence_weight: float
     matching: Tensor  # [B, M]: the output of each target or -1; filled unless it is known
-    root: bool = False  # whether pairs cost the root of a square; of points, not if it is stable
+    root: bool  # whether pairs cost the root of a square; of points, not if it is stable
 
 
-def fuses(
-    blocks: Blocks | None,
-    target: Tensor,
-    logits: Tensor,
-    presence: Tensor | None,
-    weight: Tensor | None,
-) -> bool:
-    """Whether `loss` serves such a call."""
-    if blocks is None or logits.dtype != torch.float32 or logits.shape[2] > MAX_FEATURES:
+def fuses(target: Tensor, logits: Tensor, presence: Tensor | None, weight: Tensor | None) -> bool:
+    """Whether `loss` serves such a call of the built-in families."""
+    if logits.dtype != torch.float32 or logits.shape[2] > MAX_FEATURES:
         return False
     if dispatch.choose("auto", target, logits) != "triton":
         return False
@@ -59,15 +53,12 @@ def fuses(
 
 
 def fuses_compiled(
-    blocks: Blocks | None,
-    target: Tensor,
-    logits: Tensor,
-    presence: Tensor | None,
-    weight: Tensor | None,
+    target: Tensor, logits: Tensor, presence: Tensor | None, weight: Tensor | None
 ) -> bool:
-    """Whether `compiled_matching.loss` serves a call inside ``torch.compile``."""
-    if blocks is None or not searches(target, logits):
-        return False
+    """Whether `compiled_matching.matched_loss` serves such a call inside ``torch.compile``.
+
+    If the sets are small: see `searches`.
+    """
     if presence is not None and torch._C._functorch.is_batchedtensor(presence):
         return False
     if not dispatch.is_plain_compiled(target, logits, weight):
@@ -95,7 +86,7 @@ def loss(
     call = call._replace(
         **{name: array.contiguous() for name in names if (array := getattr(call, name)) is not None}
     )
-    compute = partial(dispatch.triton_module("fused_matched").computed, call, logits, presence)
+    compute = partial(dispatch.triton_module("matched_launches").computed, call, logits, presence)
     leaves = (logits,) if presence is None else (logits, presence)
     value: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), *leaves)
     return value

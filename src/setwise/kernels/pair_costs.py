@@ -16,11 +16,11 @@ from setwise.kernels.row_losses import Blocks
 from setwise.kernels.transforms import is_array
 
 
-def fuses(blocks: Blocks | None, target: Tensor, logits: Tensor) -> bool:
-    """Whether `pair_costs` serves such a call; ``blocks`` are `Features.kernel`."""
+def fuses(target: Tensor, logits: Tensor) -> bool:
+    """Whether `pair_costs` serves such a call of the built-in families."""
     if not matched_losses.searches(target, logits):
         return False
-    return matched_losses.fuses(blocks, target, logits, None, None)
+    return matched_losses.fuses(target, logits, None, None)
 
 
 def pair_costs(
@@ -58,4 +58,4 @@ class PairCosts(torch.autograd.Function):
 
 
 def _kernels() -> Any:
-    return dispatch.triton_module("fused_matched")
+    return dispatch.triton_module("matched_launches")

@@ -144,7 +144,7 @@ def matched_costs(sets: Sets, matching: Tensor) -> Tensor:
 def pairwise_costs(sets: Sets) -> Tensor:
     """``H_ij`` of all pairs, [B, M, N], in full."""
     blocks = sets.features.kernel
-    if blocks is not None and pair_costs.fuses(blocks, sets.target, sets.logits):
+    if blocks is not None and pair_costs.fuses(sets.target, sets.logits):
         return pair_costs.pair_costs(
             blocks,
             sets.target,

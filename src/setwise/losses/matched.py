@@ -17,12 +17,13 @@ from setwise.kernels.assignment import UNMATCHED, assign
 from setwise.kernels.compiled_losses import spelled
 from setwise.kernels.compiled_matching import matched_loss
 from setwise.kernels.matched_losses import MatchedCall, Search
+from setwise.kernels.row_losses import Blocks
 from setwise.losses.assign import require_comparable
 from setwise.losses.costs import finish, matched_costs, pairwise_costs, weighted
 from setwise.losses.presence import Presence
 
-# A loss of sets under a matching: with presence, reduced.
-General = Callable[[Sets, Tensor, Presence | None, str], Tensor]
+# A loss of sets under a matching, reduced; without presence.
+UnderMatching = Callable[[Sets, Tensor, str], Tensor]
 
 
 def matching_costs(sets: Sets, presence: Presence | None) -> Tensor:
@@ -44,30 +45,34 @@ def search_and_finish(
     search: Search,
     presence: Presence | None,
     reduction: str,
-    roots: General | None = None,
+    roots: UnderMatching | None = None,
 ) -> tuple[Tensor, Tensor] | None:
     """The loss and its matching [B, M], by kernels that find both; None where there are none.
 
     If pairs cost the root of what their features do, ``roots`` is the general way to the loss.
     """
-    exists, presence_weight = (None, 0.0) if presence is None else presence
     blocks, elements = sets.features.kernel, (sets.target, sets.logits)
-    if blocks is not None and matched_losses.fuses_compiled(blocks, *elements, exists, sets.weight):
+    if blocks is None or not matched_losses.searches(*elements):
+        return None
+    exists, presence_weight = (None, 0.0) if presence is None else presence
+    if matched_losses.fuses_compiled(*elements, exists, sets.weight):
         loss, matching, _, _ = matched_loss(
-            *(*elements, exists, *spelled(blocks), search, reduction),
-            *(
-                sets.output_valid,
-                sets.target_valid,
-                sets.weight,
-                presence_weight,
-                roots is not None,
-            ),
+            *elements,
+            exists,
+            *spelled(blocks),
+            search,
+            reduction,
+            sets.output_valid,
+            sets.target_valid,
+            sets.weight,
+            presence_weight,
+            roots is not None,
         )
         return _of_lead(sets, loss, reduction), matching
-    if not _is_fused(sets, presence) or not matched_losses.searches(*elements):
+    if not _is_fused(sets, presence):
         return None
     matching = torch.empty(sets.target.shape[:2], dtype=torch.long, device=sets.logits.device)
-    return _fused(sets, search, matching, presence, reduction, roots), matching
+    return _fused(sets, blocks, search, matching, presence, reduction, roots), matching
 
 
 def finish_matched(
@@ -77,46 +82,52 @@ def finish_matched(
 
     A set of which a target is left without an output costs infinity.
     """
-    if _is_fused(sets, presence):
-        return _fused(sets, "known", matching, presence, reduction)
+    blocks = sets.features.kernel
+    if blocks is not None and _is_fused(sets, presence):
+        return _fused(sets, blocks, "known", matching, presence, reduction)
     return _general(sets, matching, presence, reduction)
 
 
 def _is_fused(sets: Sets, presence: Presence | None) -> bool:
-    """Whether kernels serve a call. They read nothing back, and so cannot tell what is wrong."""
+    """Whether kernels serve a call of the built-in families.
+
+    They read nothing back, and so cannot tell what is wrong.
+    """
     if values.are_readable(sets.logits):
         return False
     exists = None if presence is None else presence.logits
-    return matched_losses.fuses(sets.features.kernel, sets.target, sets.logits, exists, sets.weight)
+    return matched_losses.fuses(sets.target, sets.logits, exists, sets.weight)
 
 
 def _fused(
     sets: Sets,
+    blocks: Blocks,
     search: Search,
     matching: Tensor,
     presence: Presence | None,
     reduction: str,
-    roots: General | None = None,
+    roots: UnderMatching | None = None,
 ) -> Tensor:
-    assert sets.features.kernel is not None
     exists, presence_weight = (None, 0.0) if presence is None else presence
     call = MatchedCall(
-        sets.features.kernel,
+        blocks,
         search,
         reduction,
         sets.target,
-        sets.output_valid,
-        sets.target_valid,
-        sets.weight,
-        presence_weight,
-        matching,
-        roots is not None,
+        output_valid=sets.output_valid,
+        target_valid=sets.target_valid,
+        weight=sets.weight,
+        presence_weight=presence_weight,
+        matching=matching,
+        root=roots is not None,
     )
 
     def again(logits: Tensor, exists: Tensor | None = None) -> Tensor:
-        there = None if exists is None else Presence(exists, presence_weight)
         flat = sets._replace(logits=logits, lead=logits.shape[:1])
-        return (roots or _general)(flat, matching, there, reduction)
+        if roots is not None:
+            return roots(flat, matching, reduction)
+        there = None if exists is None else Presence(exists, presence_weight)
+        return _general(flat, matching, there, reduction)
 
     return _of_lead(sets, matched_losses.loss(sets.logits, exists, call, again), reduction)
 

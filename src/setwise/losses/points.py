@@ -20,7 +20,6 @@ from setwise.kernels.gather import gather_elements
 from setwise.losses.costs import equal_weights, finish, weighted
 from setwise.losses.fused import target_shares
 from setwise.losses.matched import cheapest_matching, search_and_finish
-from setwise.losses.presence import Presence
 from setwise.losses.set_average import set_average
 
 
@@ -96,8 +95,10 @@ def earth_movers(
     if shares is None:
         shares = equal_weights(sets, sets.target.shape[1])
     averaged = sets._replace(weight=shares)
-    early = reduction if unequal is None else "none"
-    found = search_and_finish(averaged, "cheapest", None, early, _mean_distances)
+    # Sets of unequal numbers must be told apart before the batch is reduced, or has its shape.
+    early, lead = (reduction, sets.lead) if unequal is None else ("none", sets.logits.shape[:1])
+    fused = averaged._replace(lead=lead)
+    found = search_and_finish(fused, "cheapest", None, early, _mean_distances)
     if found is not None:
         return found[0] if unequal is None else finish(sets, found[0], reduction, unequal)
     with torch.no_grad(), no_autocast(sets.logits):
@@ -107,17 +108,13 @@ def earth_movers(
         if sets.weight is not None:
             distances = distances * sets.weight.unsqueeze(-1)
         matching = cheapest_matching("input", sets, distances)
-    return _mean_distances(averaged, matching, None, reduction, unequal)
+    return _mean_distances(averaged, matching, reduction, unequal)
 
 
 def _mean_distances(
-    sets: Sets,
-    matching: Tensor,
-    presence: Presence | None,
-    reduction: str,
-    unequal: Tensor | None = None,
+    sets: Sets, matching: Tensor, reduction: str, unequal: Tensor | None = None
 ) -> Tensor:
-    """The sum of distances under a matching, times weights that sum to 1; there is no presence."""
+    """The sum of distances under a matching, times weights that sum to 1."""
     found = matching != UNMATCHED
     with no_autocast(sets.logits):
         apart = sets.target - gather_elements(sets.logits, matching.clamp(min=0))

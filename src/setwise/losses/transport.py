@@ -112,9 +112,9 @@ def transport_cross_entropy(
 
 
 def _problem(sets: Sets, presence: Presence | None) -> tuple[Tensor, Tensor, Tensor, Tensor | int]:
-    """Costs [B, rows, N], the masses of both sides, which sum to 1, and what they summed to [B].
+    """Costs [B, rows, N], the masses of both sides, which sum to 1, and what rows summed to.
 
-    With presence, the last row is nobody.
+    That is [B], or one number if it is the same for all. With presence, the last row is nobody.
     """
     costs = matching_costs(sets, None)
     if presence is None and sets.target_valid is None and sets.output_valid is None:

@@ -17,6 +17,7 @@ from setwise.kernels import dispatch, matched_losses, pair_costs
 
 pytest.importorskip("triton")
 
+from setwise.kernels import fused
 from setwise.kernels.triton import small_losses, tapes
 
 # Of inf - inf in what a solver does not use; and of sets that cost infinity, in float64.
@@ -162,6 +163,9 @@ def test_what_is_left_to_the_general_way(on_a_device: list[str]) -> None:
     with torch.autograd.forward_ad.dual_level():
         exists = torch.autograd.forward_ad.make_dual(given["presence"], given["presence"])
         sw.assignment_cross_entropy(z, x, features, presence=exists)
+        weight = torch.autograd.forward_ad.make_dual(given["weight"].detach(), given["weight"])
+        along = sw.assignment_cross_entropy(z, x, features, weight=weight)
+        assert torch.autograd.forward_ad.unpack_dual(along).tangent is not None
     assert not on_a_device
 
 
@@ -190,6 +194,7 @@ def test_without_gradients() -> None:
 def test_small_sets_are_those_that_a_program_holds() -> None:
     most = matched_losses.SMALL_ELEMENTS, matched_losses.SMALL_FEATURES
     assert most == (small_losses.MAX_ELEMENTS, small_losses.MAX_FEATURES)
+    assert matched_losses.MAX_FEATURES == fused.MAX_FEATURES
 
 
 @pytest.mark.parametrize(("loss", "dynamic"), [("assignment", True), ("stable", False)])
@@ -225,7 +230,7 @@ def test_costs_of_all_pairs(element: str) -> None:
     """Of losses that have to know them all, with first and second derivatives, there and back."""
     features, found = ELEMENTS[element], []
     z, x, given = draw(features, 3, 4, "weight", B=2)
-    assert pair_costs.fuses(features.kernel, x, z)
+    assert pair_costs.fuses(x, z)
     for dtype in (torch.float32, torch.float64):
         leaf = z.to(dtype).requires_grad_()
         value = sw.transport_cross_entropy(
@@ -249,3 +254,44 @@ def test_earth_movers(options: tuple[str, ...], on_a_device: list[str]) -> None:
     )
     torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
     assert on_a_device == ["cheapest"]
+
+
+@pytest.mark.parametrize("lead", [(), (2, 3)])
+def test_earth_movers_of_any_leading_dimensions(
+    lead: tuple[int, ...], on_a_device: list[str]
+) -> None:
+    """With masks of unequal numbers of points; and with second derivatives."""
+    generator, found = torch.Generator().manual_seed(0), []
+    z, x = (torch.randn(*lead, 4, 2, generator=generator) for _ in range(2))
+    outputs, targets = (torch.randint(2, 4, lead, generator=generator) for _ in range(2))
+    masks = {"input_valid": outputs, "target_valid": targets}
+    for dtype in (torch.float32, torch.float64):
+        leaf = z.to(dtype).requires_grad_()
+        each = sw.earth_movers(leaf, x.to(dtype), reduction="none", **masks)
+        total = sw.earth_movers(leaf, x.to(dtype), reduction="sum")
+        (slope,) = torch.autograd.grad(total, leaf, create_graph=True)
+        first = torch.autograd.grad(torch.where(each.isfinite(), each, 0.0).sum(), leaf)
+        second = torch.autograd.grad(slope.square().sum() + total, leaf)
+        found.append([t.detach().double() for t in (each, total, slope, *first, *second)])
+    assert each.shape == lead
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    assert on_a_device == ["cheapest"] * 2
+
+
+def test_earth_movers_inside_a_compiled_program() -> None:
+    called: list[str] = []
+    z, x, given = draw(ELEMENTS["points"], 4, 4, "weight", "target_valid")
+
+    def watched(graph: Any, inputs: Any) -> Any:
+        called.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    compiled = torch.compile(sw.earth_movers, backend=watched, fullgraph=True)
+    found, exact = (
+        values_and_gradients(program, z, x, dtype, reduction="none", **given)
+        for program, dtype in ((compiled, torch.float32), (sw.earth_movers, torch.float64))
+    )
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
+    assert [name for name in called if name.startswith("setwise")] == [
+        "setwise.matched_loss.default"
+    ]

@@ -1,4 +1,4 @@
-"""Losses of one matching on CUDA: from outputs to gradient in few launches, as in `fused`.
+"""The launches for losses of one matching on CUDA: few from outputs to gradient, as in `fused`.
 
 Legend: B sets, M targets, N outputs, F features.
 
