@@ -136,6 +136,8 @@ def likelihood(record: Record) -> str:
     plans: dict[str, list[str]] = {}
     for row in (row for row in rows if row["part"] == "transport"):
         found = row["error"] if "error" in row else number(row["median_ms"])
+        if "value_error" in row:
+            found += f", off by {row['value_error']:.0e}"
         plans.setdefault(row["impl"], []).append(found)
     each = list(dict.fromkeys(r["temperature"] for r in rows if r["part"] == "transport"))
     messages = {r["impl"]: r for r in rows if r["part"] == "messages"}
@@ -147,7 +149,7 @@ def likelihood(record: Record) -> str:
         *markdown(["shape", "loss", "elements", "median", "least", "from a CUDA graph"], times),
         "",
         wrapped(f"The exact ones are off float64 by {max(errors):.0e} at most, value or gradient."),
-        f"Milliseconds of transport of points, {SHAPES['detr']}:",
+        f"Milliseconds of transport of points, {SHAPES['detr']}, and by which part values are off:",
         "",
         *markdown(
             ["library", *(f"t = {t:g}" for t in each)],

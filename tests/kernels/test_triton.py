@@ -7,7 +7,7 @@ rounding. Errors are largest differences, in units of the largest exact entry.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,20 +46,6 @@ pytestmark = [
     # NumPy would have warned of log(0), for a loop over masked keys alone, and of 0/0, not used.
     pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
 ]
-
-
-@pytest.fixture
-def set_precision() -> Iterator[Callable[[str], None]]:
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.set_float32_matmul_precision(before)
-
-
-@pytest.fixture(params=["in the forward pass", slow("in the backward pass")])
-def gradient_is_computed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the logits of sets that are not small: large ones leave it to the backward pass."""
-    if request.param == "in the backward pass":
-        monkeypatch.setattr(bernoulli, "LIGHT_PRODUCTS", 0)
 
 
 @pytest.fixture(autouse=True)

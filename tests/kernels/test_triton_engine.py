@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -32,13 +32,6 @@ pytestmark = [
     # NumPy would have warned of log(0), for a loop over masked keys alone, and of 0/0, not used.
     pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
 ]
-
-
-@pytest.fixture
-def set_precision() -> Iterator[Callable[[str], None]]:
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.set_float32_matmul_precision(before)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,7 +28,6 @@ from tf32 import cut_off, held_by_tf32
 
 pytest.importorskip("triton")
 
-from setwise.kernels import bernoulli
 from setwise.kernels.triton.operands import round_and_pad
 
 pytestmark = [
@@ -36,20 +35,6 @@ pytestmark = [
     # NumPy would have warned of log(0), for a loop over masked keys alone, and of 0/0, not used.
     pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered:RuntimeWarning"),
 ]
-
-
-@pytest.fixture
-def set_precision() -> Iterator[Callable[[str], None]]:
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.set_float32_matmul_precision(before)
-
-
-@pytest.fixture(params=["in the forward pass", slow("in the backward pass")])
-def gradient_is_computed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the logits of sets that are not small: large ones leave it to the backward pass."""
-    if request.param == "in the backward pass":
-        monkeypatch.setattr(bernoulli, "LIGHT_PRODUCTS", 0)
 
 
 @pytest.fixture(autouse=True)
