@@ -140,6 +140,8 @@ def likelihood(record: Record) -> str:
             found += f", off by {row['value_error']:.0e}"
         plans.setdefault(row["impl"], []).append(found)
     each = list(dict.fromkeys(r["temperature"] for r in rows if r["part"] == "transport"))
+    judged = any(r["part"] == "transport" and "value_error" in r for r in rows)
+    off = ", and by which part values are off" if judged else ""
     messages = {r["impl"]: r for r in rows if r["part"] == "messages"}
     lines = [
         wrapped(
@@ -149,7 +151,7 @@ def likelihood(record: Record) -> str:
         *markdown(["shape", "loss", "elements", "median", "least", "from a CUDA graph"], times),
         "",
         wrapped(f"The exact ones are off float64 by {max(errors):.0e} at most, value or gradient."),
-        f"Milliseconds of transport of points, {SHAPES['detr']}, and by which part values are off:",
+        f"Milliseconds of transport of points, {SHAPES['detr']}{off}:",
         "",
         *markdown(
             ["library", *(f"t = {t:g}" for t in each)],
