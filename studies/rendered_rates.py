@@ -34,7 +34,7 @@ EPOCHS, SEED = 20, 100
 TRIED: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
     "queries": (
         "plain_cross_entropy",
-        ((1e-3, 0.05), (5e-4, 0.05), (5e-4, 0.1), (2.5e-4, 0.1), (1e-3, 0.1)),
+        ((5e-4, 0.1), (1e-3, 0.1), (5e-4, 0.05), (2.5e-4, 0.1)),
     ),
     "slot-attention": ("huber_loss", ((5e-4, 0.05), (1e-3, 0.05), (2.5e-4, 0.05))),
     "idspn": ("huber_loss", ((1e-3, 0.05), (2e-3, 0.05), (5e-4, 0.05))),

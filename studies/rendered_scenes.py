@@ -26,7 +26,13 @@ EPOCHS, RATES = CHOSEN["epochs"], CHOSEN["rates"]
 # Trained on as they are, pictures are soon known by heart.
 DATA: ScenesData = ScenesData(renderer="torch", scale=CHOSEN["scale"], varied=True)
 WIDEST = 0.4  # the scale of places at first, where it falls
-_WIDTH, _CONVOLUTIONS = 128, (32, 64, 128, 128)
+_WIDTH = 128
+# Of backbones: what is said of them, their convolutions, and the residual blocks after each.
+BACKBONES = {
+    "": ("", (32, 64, 128, 128), 0),
+    "-residual": (", residual blocks", (32, 64, 128, 128), 1),
+    "-fine": (", residual blocks and four times the regions", (32, 64, 128), 2),
+}
 # Of scenarios: what they are called, the decoder and its outputs, the name of the rate and the
 # share over which that rises.
 RECIPES = {
@@ -38,14 +44,12 @@ RECIPES = {
     "idspn": ("iDSPN, 10 outputs", "idspn", 10, "idspn", 0.05),
 }
 NETWORKS: dict[str, tuple[NetworkConfig, str, float]] = {
-    "regions": (Predictor("regions", 64, _WIDTH, _CONVOLUTIONS), "regions", 0.05)
+    "regions": (Predictor("regions", 64, _WIDTH, BACKBONES[""][1]), "regions", 0.05)
 }
 SCENARIOS = {"regions": "an output for each region"}
-# With one block after each convolution as well: without, Slot Attention and iDSPN find hardly more
-# in the pictures that they train on than in others.
-for _end, _said, _blocks in (("", "", 0), ("-residual", ", residual blocks", 1)):
+for _end, (_said, _convolutions, _blocks) in BACKBONES.items():
     for _name, (_label, _decoder, _outputs, _rate, _warmup) in RECIPES.items():
-        _network = STUDY.PublishedPredictor(_decoder, _outputs, _WIDTH, _CONVOLUTIONS, _blocks)
+        _network = STUDY.PublishedPredictor(_decoder, _outputs, _WIDTH, _convolutions, _blocks)
         NETWORKS[_name + _end] = (_network, _rate, _warmup)
         SCENARIOS[_name + _end] = _label + _said
 # In the order in which they are trained: what is to be compared comes first.
