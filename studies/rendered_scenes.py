@@ -63,6 +63,9 @@ CELLS = (
     ("queries-residual", "plain_cross_entropy"),
     ("slot-attention-residual", "huber_loss"),
     ("idspn-residual", "huber_loss"),
+    ("queries-fine", "plain_cross_entropy"),
+    ("slot-attention-fine", "huber_loss"),
+    ("idspn-fine", "huber_loss"),
 )
 PUBLISHED = ("huber_loss", "detr_loss")  # which their authors give all of their weight throughout
 
