@@ -1,7 +1,7 @@
 """Look for the rate of each network of ``studies/rendered_scenes.py``, and for the scale of places.
 
     python studies/rendered_rates.py results runs           # some short trainings each; wants a GPU
-    python studies/rendered_rates.py results runs queries-residual     # of some networks only
+    python studies/rendered_rates.py results runs queries   # of some networks only
     python studies/rendered_rates.py results --choose       # writes the best into the settings
 
 The pictures that the study holds out are not looked at: the last of those to train on are held out
@@ -30,7 +30,7 @@ from setwise.files import alone, atomic_write_text
 STUDY = run_file("study", Path(__file__).with_name("rendered_scenes.py"))
 TRIALS = Path("studies", "scene-rates.jsonl")
 EPOCHS, SEED = 20, 100
-# For each name of a rate, the loss and what is tried with it: rates, and scales of places.
+# For each network, its loss and what is tried with it: rates, and scales of places.
 TRIED: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
     "queries": (
         "plain_cross_entropy",
@@ -54,15 +54,9 @@ class TrainedScenes(ScenesData):
         )
 
 
-def rate_of(scenario: str) -> str:
-    """The name of the rate of a network, which one with residual blocks shares with one without."""
-    name: str = STUDY.NETWORKS[scenario][1]
-    return name
-
-
 def trial(name: str, rate: float, scale: float, folder: Path) -> Config:
     """The short run of a rate and a scale."""
-    loss, _ = TRIED[rate_of(name)]
+    loss, _ = TRIED[name]
     [config] = STUDY.EXPERIMENT.configs([SEED], [name], [loss])
     data = TrainedScenes(**vars(replace(STUDY.DATA.bound(folder), scale=scale)))
     schedule = replace(config.schedule, epochs=EPOCHS, learning_rate=rate, evaluations=1)
@@ -91,7 +85,7 @@ def best(results: Path) -> dict[str, Any]:
     """The settings with which each network was best; what was not tried stays as it is."""
     top: dict[str, dict[str, Any]] = {}
     for one in sorted(store.read(results / TRIALS), key=lambda one: one["heldout_ap"]):
-        top[rate_of(one["name"])] = one
+        top[one["name"]] = one
     settings: dict[str, Any] = json.loads(STUDY.SETTINGS.read_text())
     settings["rates"] |= {name: one["rate"] for name, one in top.items()}
     if "queries" in top:
@@ -105,15 +99,14 @@ def main(results: str, *options: str) -> None:
         atomic_write_text(STUDY.SETTINGS, text)
         return
     runs, *names = options
-    known = [scenario for scenario in STUDY.NETWORKS if rate_of(scenario) in TRIED]
-    if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"networks: expected some of {', '.join(known)}, got {', '.join(unknown)}")
+    if unknown := [name for name in names if name not in TRIED]:
+        raise SystemExit(f"networks: expected some of {', '.join(TRIED)}, got {', '.join(unknown)}")
     folder = Path(runs)
     if (what := STUDY.DATA.preparation(folder)) is not None:
         print(what, flush=True)
         STUDY.DATA.prepare(folder, lambda there, wanted: None)
     for name in names or TRIED:
-        for rate, scale in TRIED[rate_of(name)][1]:
+        for rate, scale in TRIED[name][1]:
             try:
                 measure(name, rate, scale, Path(results), folder)
             except BlockingIOError:

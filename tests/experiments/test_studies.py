@@ -230,13 +230,13 @@ def test_rendered_scenes_are_drawn_and_trained_on(
 ) -> None:
     study = run_file("experiment", STUDIES / "rendered_scenes.py")
     assert {scenario for scenario, _ in study.CELLS} == set(study.NETWORKS)
-    assert {rate for _, rate, _ in study.NETWORKS.values()} == set(study.RATES)
+    assert set(study.NETWORKS) == set(study.RATES)
     _make_scenes_small(study, monkeypatch)
     results, runs = tmp_path / "results", tmp_path / "runs"
     study.DATA.prepare(runs, lambda there, wanted: None)
     configs = [
         replace(config, data=study.DATA.bound(runs))
-        for config in study.EXPERIMENT.configs(scenarios=["queries-residual"])
+        for config in study.EXPERIMENT.configs(scenarios=["queries"])
     ]
     assert train(configs, "cpu", results, metric=study.EXPERIMENT.metric, data=runs) == 1
     [record] = store.read(results / "rendered-scenes.jsonl")
@@ -277,12 +277,12 @@ def test_rates_of_scenes_are_tried_and_chosen(
     monkeypatch.setattr(study, "SETTINGS", settings)
     others = [
         line | {"run": "a", "rate": 3e-3, "heldout_ap": 2.0},
-        line | {"run": "b", "name": "queries-residual", "rate": 4e-3, "scale": 0.1},
+        line | {"run": "b", "name": "queries", "rate": 4e-3, "scale": 0.3},
     ]
     store.append(results / rates.TRIALS, others)
     rates.main(str(results), "--choose")
     assert json.loads(settings.read_text()) == study.CHOSEN | {
-        "scale": 0.1,
+        "scale": 0.3,
         "rates": study.RATES | {"slot-attention": 3e-3, "queries": 4e-3},
     }
     with pytest.raises(SystemExit, match=r"networks: expected some of slot-a.*, got detr"):
@@ -293,8 +293,8 @@ def _make_scenes_small(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     size: dict[str, Any] = {"renderer": "torch", "width": 16, "height": 16, "samples": 1}
     monkeypatch.setattr(study, "DATA", ScenesData(pictures=66, train=64, most=4, **size))
     small = {
-        name: (replace(network, width=8, convolutions=(4, 4, 4)), rate, warmup)
-        for name, (network, rate, warmup) in study.NETWORKS.items()
+        name: (replace(network, width=8, convolutions=(4, 4, 4)), warmup)
+        for name, (network, warmup) in study.NETWORKS.items()
     }
     monkeypatch.setattr(study, "NETWORKS", small)
     monkeypatch.setattr(study, "EPOCHS", 1)
