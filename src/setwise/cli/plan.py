@@ -226,7 +226,7 @@ def _record(
     """Last, and apart from the searches: what they found is written, whatever happens here."""
     from setwise.planning.show import record_plan
 
-    command = shlex.join(["setwise", *options.arguments])
+    command = shlex.join(["setwise", *map(_portable, options.arguments)])
     for problem, result in zip(problems, results, strict=True):
         if result.report is None or result.objects is None:
             continue
@@ -236,6 +236,20 @@ def _record(
         except (ValueError, OSError) as error:
             raise CommandError(f"--record: {error}") from error
         print(f"recorded   {folder}")
+
+
+def _portable(word: str) -> str:
+    """A word of a command, for readers elsewhere: paths from here on, or the last name of others.
+
+    >>> _portable("--output=/home/someone/plans"), _portable("runs/network.safetensors")
+    ('--output=plans', 'runs/network.safetensors')
+    """
+    before, equals, value = word.rpartition("=")
+    path, here = Path(value), Path.cwd()
+    if not (path.is_absolute() and path.name):
+        return word
+    short = path.relative_to(here) if path.is_relative_to(here) else path.name
+    return f"{before}{equals}{short}"
 
 
 def _write(path: Path, problems: list[Problem], results: list[PlanningResult]) -> None:
