@@ -19,7 +19,7 @@ from setwise.cli.picture_problems import (
     require_pictures_of,
 )
 from setwise.cli.plans import StoppedTrainingError
-from setwise.cli.starters import STARTERS
+from setwise.cli.starters import STARTERS, of_archive
 from setwise.cli.training import stopped
 from setwise.cli.user_file import run_file
 from setwise.files import atomic_write_text, file_in, require_name
@@ -70,6 +70,19 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="network that reads pictures; default: one in --runs",
     )
     add("--network", type=Path, metavar="FILE", help="trained network; default: one in --runs")
+    add(
+        "--archive",
+        type=Path,
+        metavar="FILE",
+        help="pictures of all states of blocks, by setwise data blocksworld --states all: symbols "
+        "are learned from them, instead of a network",
+    )
+    add(
+        "--transitions",
+        type=positive_whole,
+        default=400,
+        help="steps between pictures of --archive to learn from; default: 400",
+    )
     add("--runs", type=Path, default=Path("runs"), help="folder of trained networks; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
     add(
@@ -104,6 +117,8 @@ def _run(options: argparse.Namespace) -> int:
     from setwise.worlds import WORLDS
 
     require_pair(options)
+    if options.archive and options.network:
+        raise CommandError("--archive: instead of a network, and --network names one")
     if options.world:
         run_file("--world", options.world)
     require_folder("--output", options.output)
@@ -142,8 +157,15 @@ def _space(options: argparse.Namespace, pictures: GivenPictures | None) -> Space
     from setwise.cli.demo import FOLDER
     from setwise.planning.learned import choose_space, open_space
 
+    if options.archive:
+        return of_archive(options)
     if options.network:
         require_file("--network", options.network)
+        if options.network.suffix == ".npz":
+            raise CommandError(
+                f"--network: expected a trained network, {options.network} is an archive of "
+                f"pictures; name it by --archive"
+            )
         return open_space(options.network, options.data)
     space = choose_space(options.name, options.runs, options.data, also=[FOLDER])
     if space is not None:
