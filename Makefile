@@ -67,9 +67,9 @@ check-types: $(STAMP) $(TYPES)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(TYPES)/bin/pyright --verifytypes setwise --ignoreexternal \
 	  | awk '/completeness score/ { print; known = $$NF + 0 } END { exit known < $(KNOWN) }'
 
-$(TYPES)/.installed:
+$(TYPES)/.installed: constraints.txt
 	$(PYTHON) -m venv --clear $(TYPES)
-	$(TYPES)/bin/python -m pip install --quiet 'pyright[nodejs]>=1.1.400'
+	$(TYPES)/bin/python -m pip install --quiet --constraint constraints.txt 'pyright[nodejs]'
 	touch $@
 
 format: $(STAMP)

@@ -21,7 +21,7 @@ from setwise.cli.user_file import run_file
 from setwise.experiments import Experiment, store
 from setwise.experiments.train import Training
 from setwise.files import alone
-from setwise.report.step_times import STEP_TIMES as TIMES
+from setwise.report.step_times import file_of
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
 STEPS, REPEATS = 10, 3  # of an epoch, and how many of those are timed
@@ -29,7 +29,7 @@ STEPS, REPEATS = 10, 3  # of an epoch, and how many of those are timed
 
 def measure(experiment: Experiment, scenario: str, loss: str, results: Path) -> None:
     """Time a cell, unless it is recorded or another process is at it."""
-    run = f"{experiment.name}/{scenario}/{loss}"
+    run, times = f"{experiment.name}/{scenario}/{loss}", file_of(results, experiment.name)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     configs = experiment.configs(scenarios=[scenario], losses=[loss])
     few = STEPS * configs[0].schedule.batch
@@ -37,13 +37,13 @@ def measure(experiment: Experiment, scenario: str, loss: str, results: Path) -> 
     data = replace(data, pictures=few, train=few)
     short = [replace(one, data=data) for one in configs]
     with alone(results / f".times-{run.replace('/', '-')}.lock", "timing the same steps"):
-        if any(one["run"] == run for one in store.read(results / TIMES)):
+        if any(one["run"] == run for one in store.read(times)):
             return
         seconds = Training(short, device).seconds_per_epoch(REPEATS) / STEPS
         line: dict[str, Any] = {"run": run, "experiment": experiment.name, "scenario": scenario}
         line |= {"loss": loss, "members": len(short), "milliseconds": round(1e3 * seconds, 3)}
         line |= {"environment": environment.describe(device)}
-        store.append(results / TIMES, [line])
+        store.append(times, [line])
     print(line, flush=True)
 
 

@@ -17,7 +17,7 @@ from setwise.cli.user_file import run_file
 from setwise.experiments.experiment import LossStyle, Sheet
 from setwise.report.effort import NEAR, said_of_best, steps_to, value_of
 from setwise.report.page.effort import effort_of
-from setwise.report.step_times import STEP_TIMES, said_of_times, step_times
+from setwise.report.step_times import file_of, said_of_times, step_times
 from setwise.report.tables import Recorded
 
 AH, LH = "assignment_cross_entropy", "bethe_likelihood"
@@ -156,9 +156,10 @@ def test_longer_trainings_stand_beside_the_shorter() -> None:
 def test_times_are_of_one_network(tmp_path: Path) -> None:
     line = {"experiment": "pictures", "scenario": "queries", "loss": AH, "members": 5}
     line |= {"milliseconds": 50.0, "environment": {"hardware": "a machine"}}
-    (tmp_path / "studies").mkdir()
-    (tmp_path / STEP_TIMES).write_text(json.dumps(line) + "\n")
-    assert step_times(tmp_path, []) == {("pictures", "queries", AH): pytest.approx(0.01)}
+    path = file_of(tmp_path, "pictures")
+    path.parent.mkdir()
+    path.write_text(json.dumps(line) + "\n")
+    assert step_times(tmp_path, []) == {}
     found = step_times(tmp_path, [SMALL])  # of others 3 s, two networks, 40 steps
     assert found["pictures", "queries", AH] == pytest.approx(0.01)
     assert found["pictures", "queries", LH] == pytest.approx(3 / 2 / 40)
@@ -170,9 +171,22 @@ def test_times_are_of_one_network(tmp_path: Path) -> None:
     for told in ({"ensemble": "all"}, {"seconds": 0}):  # losses together, and no time at all
         other = Recorded(SHEET, [one | told for one in SMALL.records], [])
         assert step_times(tmp_path, [other]).keys() == {("pictures", "queries", AH)}
-    (tmp_path / STEP_TIMES).write_text(json.dumps(line | {"members": 0}) + "\n")
-    with pytest.raises(ValueError, match=r"picture-steps.jsonl, line 1: .*members"):
-        step_times(tmp_path, [])
+    for wrong in ({"members": 0}, {"experiment": "others"}):
+        path.write_text(json.dumps(line | wrong) + "\n")
+        with pytest.raises(ValueError, match=rf"pictures.jsonl, line 1: .*{next(iter(wrong))}"):
+            step_times(tmp_path, [SMALL])
+
+
+def test_any_experiment_may_have_its_steps_timed(tmp_path: Path) -> None:
+    own = Recorded(Sheet(**vars(SHEET) | {"name": "bags"}), SMALL.records, [])
+    line = {"experiment": "bags", "scenario": "slots", "loss": AH, "members": 4}
+    line |= {"milliseconds": 8.0, "environment": {"hardware": "a machine"}}
+    path = file_of(tmp_path, "bags")
+    path.parent.mkdir()
+    path.write_text(json.dumps(line) + "\n")
+    assert step_times(tmp_path, [own])["bags", "slots", AH] == pytest.approx(0.002)
+    assert "where 4 with the same loss" in str(effort_of(tmp_path, own))
+    assert "where 4 with the same loss" not in str(effort_of(tmp_path, SMALL))
 
 
 def test_the_report_has_the_same_tables(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_steps_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     experiment = replace(times.STUDY.RECIPES, seeds=2)
     for _ in range(2):
         times.measure(experiment, "slot-attention", "detr_loss", tmp_path)
-    [timed] = store.read(tmp_path / times.TIMES)
+    [timed] = store.read(times.file_of(tmp_path, experiment.name))
     assert timed["members"] == 2
     assert timed["milliseconds"] > 0
 

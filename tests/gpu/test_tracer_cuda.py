@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,5 @@ def test_files_are_the_same_however_many_processes_describe_them(tmp_path: Path)
     )
     assert len(one) == 9 + 9 + 2  # and the settings and the archive
     assert one == other
+    described = [content for path, content in one.items() if path.parent.name == "scenes"]
+    assert {json.loads(content)["device"] for content in described} == {"cuda"}

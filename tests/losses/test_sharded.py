@@ -101,6 +101,17 @@ def test_all_ranks_learn_of_a_mistake(told: list[dict[str, Any]], size: int) -> 
             assert said == f"{same}it is {second if rank == 1 else first}"
 
 
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_all_ranks_learn_of_a_wrong_option(told: list[dict[str, Any]], size: int) -> None:
+    names = ["temperature", "skip_negligible", "impl", "directed", "impl", "impl"]
+    for rank in range(size):
+        said = told[rank][str(size)]["options"]
+        if rank == 1:
+            assert [one.split(":")[0] for one in said] == names
+        else:
+            assert said == ["group: the call of rank 1 was refused there"] * len(names)
+
+
 @pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
 def test_what_is_no_group(loss: Any) -> None:
     with pytest.raises(TypeError, match=r"group: .* got str; torch\.distributed\.group\.WORLD"):

@@ -17,6 +17,7 @@ from setwise.experiments.saved_networks import save_network
 from setwise.experiments.train import Training
 from setwise.planning import LatentPlanner
 from setwise.planning.seen_space import SeenSpace, open_seen, symbols_file
+from setwise.render.archive import draw_archive
 from tiny_experiments import puzzle_config
 
 Captured = pytest.CaptureFixture[str]
@@ -84,6 +85,39 @@ def test_a_blocksworld_without_a_network(capsys: Captured, monkeypatch: pytest.M
     replace(there, patches=there.patches // 2).write(archive)
     assert cli.main(["plan", "blocksworld", "--steps", "1"]) == 0
     assert "symbols are learned from the pictures in" in capsys.readouterr().err
+
+
+# Slow: it draws and learns. The test above plans over symbols of the same pictures.
+@pytest.mark.slow
+def test_an_archive_of_any_blocks(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("setwise.render.dataset._cores", lambda: 1)
+    folder = Path("mine")
+    path, _ = draw_archive(SMALL.render_settings(), None, folder)
+    command = ["plan", "blocksworld", "--archive", str(path)]
+    assert cli.main([*command, "--steps", "3", "--seed", "1"]) == 0
+    said = capsys.readouterr()
+    assert f"symbols    {symbols_file(path)}" in said.out
+    assert "checked    optimal plan" in said.out
+    assert said.err == ""
+    cli.main([*command, "--transitions", "100"])
+    said = capsys.readouterr()
+    assert "2 looks for 4 kinds, 2 blocks in two materials: some states are" in said.err
+    assert f"symbols    {symbols_file(path, 100)}" in said.out
+    settings = folder / "settings.json"
+    for words, message in (
+        (["--network", "x"], "--archive: instead of a network, and --network names one"),
+        (["--archive", "x"], "--archive: expected a file, x is not there"),
+        (["--archive", str(settings)], f"{settings}: damaged, or no archive at all"),
+    ):
+        assert cli.main([*command, *words]) == 2
+        assert capsys.readouterr().err.startswith(message)
+    assert cli.main([*command[:2], "--network", str(path)]) == 2
+    assert capsys.readouterr().err.endswith("is an archive of pictures; name it by --archive\n")
+    assert cli.main(["plan", "puzzle", *command[2:]]) == 2
+    assert capsys.readouterr().err.startswith("--archive: holds pictures of blocks, and the world")
+    settings.write_text('{"seed": 0}')
+    assert cli.main(command) == 2
+    assert f"{settings}: expected the world of its environment" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "option"), [("puzzle", "--runs"), ("blocksworld", "--data")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import replace
@@ -231,6 +232,10 @@ def test_pictures_straight_into_tensors_are_those_of_the_files(tmp_path: Path) -
     scene_archive(TABLE, 3, progress=lambda *n: told.append(n)).write(tmp_path / "own.npz")
     assert (tmp_path / "own.npz").read_bytes() == path.read_bytes()
     assert told[-1] == (3, 3)
+    described = [
+        json.loads(path.read_text()) for path in (tmp_path / "scenes" / "scenes").iterdir()
+    ]
+    assert [one["device"] for one in described] == ["cpu"] * 3  # another one rounds otherwise
     # Drawn again where something is missing, in any number of processes.
     (tmp_path / "scenes" / "images" / "00000001.png").unlink()
     draw_scenes(TABLE, 3, tmp_path / "scenes", workers=1)

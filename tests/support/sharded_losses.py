@@ -52,6 +52,16 @@ CALLS = {
     "present": ("presence",),
     "masked, present": ("input_valid", "target_valid", "weight", "presence"),
 }
+# Of an option that one rank alone has wrong: the loss, its name and its value. The last is an
+# engine that there is, for float32 alone.
+WRONG: list[tuple[Any, str, Any]] = [
+    (sw.set_cross_entropy, "temperature", -1.0),
+    (sw.set_cross_entropy, "skip_negligible", None),
+    (sw.set_cross_entropy, "impl", "dense"),
+    (sw.set_average, "directed", 1),
+    (sw.hausdorff, "impl", "dense"),
+    (sw.hausdorff, "impl", "triton"),
+]
 
 
 class LargestTensor(TorchDispatchMode):
@@ -245,6 +255,19 @@ def numbers_at_once(rank: int, ranks: int, group: Any) -> int:
     return largest.numbers
 
 
+def refused_options(rank: int, group: Any) -> list[str]:
+    """Options that no loss has, given by the second rank alone: what each is told."""
+    ones = torch.ones(2, 3, 4, dtype=torch.float64)
+    told = []
+    for loss, name, value in WRONG:
+        try:
+            loss(ones, ones, group=group, **({name: value} if rank == 1 else {}))
+            told.append("")
+        except (TypeError, ValueError) as mistake:
+            told.append(str(mistake))
+    return told
+
+
 def refusals(rank: int, ranks: int, group: Any) -> list[str]:
     """A mistake of one rank, and ranks that do not fit together: what each is told."""
     ones = torch.ones(2, 3, 4)
@@ -289,6 +312,7 @@ def work(rank: int, ranks: int) -> dict[str, Any]:
                 "ties": ties_weigh_one(rank, size, group),
                 "numbers": numbers_at_once(rank, size, group),
                 "refusals": refusals(rank, size, group) if size > 1 else [],
+                "options": refused_options(rank, group) if size > 1 else [],
             }
     if DEVICE == "cpu":  # Gloo does not spread tensors that are on a GPU
         found["dtensors"] = of_dtensors(rank, ranks)

@@ -19,7 +19,7 @@ from setwise.cli.picture_problems import (
     require_pictures_of,
 )
 from setwise.cli.plans import StoppedTrainingError
-from setwise.cli.starters import STARTERS
+from setwise.cli.starters import STARTERS, of_archive
 from setwise.cli.training import stopped
 from setwise.cli.user_file import run_file
 from setwise.files import atomic_write_text, file_in, require_name
@@ -70,6 +70,19 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="network that reads pictures; default: one in --runs",
     )
     add("--network", type=Path, metavar="FILE", help="trained network; default: one in --runs")
+    add(
+        "--archive",
+        type=Path,
+        metavar="FILE",
+        help="pictures of all states of blocks, by setwise data blocksworld --states all: symbols "
+        "are learned from them, instead of a network",
+    )
+    add(
+        "--transitions",
+        type=positive_whole,
+        default=400,
+        help="steps between pictures of --archive to learn from; default: 400",
+    )
     add("--runs", type=Path, default=Path("runs"), help="folder of trained networks; default: runs")
     add("--data", type=Path, default=Path("runs"), help="folder of pictures; default: runs")
     add(
@@ -104,6 +117,8 @@ def _run(options: argparse.Namespace) -> int:
     from setwise.worlds import WORLDS
 
     require_pair(options)
+    if options.archive and options.network:
+        raise CommandError("--archive: instead of a network, and --network names one")
     if options.world:
         run_file("--world", options.world)
     require_folder("--output", options.output)
@@ -142,8 +157,15 @@ def _space(options: argparse.Namespace, pictures: GivenPictures | None) -> Space
     from setwise.cli.demo import FOLDER
     from setwise.planning.learned import choose_space, open_space
 
+    if options.archive:
+        return of_archive(options)
     if options.network:
         require_file("--network", options.network)
+        if options.network.suffix == ".npz":
+            raise CommandError(
+                f"--network: expected a trained network, {options.network} is an archive of "
+                f"pictures; name it by --archive"
+            )
         return open_space(options.network, options.data)
     space = choose_space(options.name, options.runs, options.data, also=[FOLDER])
     if space is not None:
@@ -226,7 +248,7 @@ def _record(
     """Last, and apart from the searches: what they found is written, whatever happens here."""
     from setwise.planning.show import record_plan
 
-    command = shlex.join(["setwise", *options.arguments])
+    command = shlex.join(["setwise", *map(_portable, options.arguments)])
     for problem, result in zip(problems, results, strict=True):
         if result.report is None or result.objects is None:
             continue
@@ -236,6 +258,20 @@ def _record(
         except (ValueError, OSError) as error:
             raise CommandError(f"--record: {error}") from error
         print(f"recorded   {folder}")
+
+
+def _portable(word: str) -> str:
+    """A word of a command, for readers elsewhere: paths from here on, or the last name of others.
+
+    >>> _portable("--output=/home/someone/plans"), _portable("runs/network.safetensors")
+    ('--output=plans', 'runs/network.safetensors')
+    """
+    before, equals, value = word.rpartition("=")
+    path, here = Path(value), Path.cwd()
+    if not (path.is_absolute() and path.name):
+        return word
+    short = path.relative_to(here) if path.is_relative_to(here) else path.name
+    return f"{before}{equals}{short}"
 
 
 def _write(path: Path, problems: list[Problem], results: list[PlanningResult]) -> None:

@@ -1,4 +1,4 @@
-"""What ``setwise plan`` plans with where nothing was learned yet: made once, in about a minute."""
+"""What ``setwise plan`` plans with where no network was trained: learned once, within minutes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from setwise.cli.options import require_folder
+from setwise.cli.errors import CommandError
+from setwise.cli.options import require_file, require_folder
 from setwise.cli.plans import trained
 from setwise.data.blocksworld import Blocksworld
+from setwise.data.checks import require_int
 from setwise.experiments.recipes import table5
 from setwise.experiments.recipes.paper import SH
 from setwise.experiments.tasks import BlocksData
@@ -68,6 +70,37 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
     elif not symbols_file(path).exists():
         print(f"symbols are learned from the pictures in {path}", file=sys.stderr)
     return open_seen(path, _blocks(), BLOCKS.seed)
+
+
+def of_archive(options: argparse.Namespace) -> SeenSpace:
+    """Symbols of any number of blocks, of whose states all have pictures in an archive.
+
+    What the world is, and the order of its states, stand in the settings beside it.
+    """
+    from setwise.planning.seen_space import open_seen
+    from setwise.render import files
+
+    path = options.archive
+    if options.name != PicturedBlocksworld.kind:
+        raise CommandError(f"--archive: holds pictures of blocks, and the world is {options.name}")
+    require_file("--archive", path)
+    settings = files.read_settings(path.parent)
+    try:
+        world, seed = Blocksworld(**settings["environment"]["world"]), settings["seed"]
+        require_int("seed", seed, 0)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path.with_name(files.SETTINGS)}: expected the world of its environment, and a seed"
+        ) from error
+    space = open_seen(path, world, seed, options.transitions)
+    looks, kinds = space.symbols.looks.count, 2 * world.blocks
+    if looks < kinds:
+        print(
+            f"{looks} looks for {kinds} kinds, {world.blocks} blocks in two materials: some states "
+            f"are taken for others; learn from more, as by --transitions {4 * options.transitions}",
+            file=sys.stderr,
+        )
+    return space
 
 
 def _puzzle_name() -> str:

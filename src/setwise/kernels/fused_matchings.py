@@ -11,7 +11,7 @@ from torch import Tensor
 from setwise.kernels.fused import MAX_PARTS
 from setwise.kernels.likelihoods import Call
 from setwise.kernels.triton import fused_plans, small_losses, small_matchings, tapes
-from setwise.kernels.triton.bethe import bethe
+from setwise.kernels.triton.bethe import bethe_of_arrays
 from setwise.kernels.triton.element import describe, numbers_on
 from setwise.kernels.triton.memory import either, floats, mask_bytes
 from setwise.kernels.triton.subset_sums import listed, log_sum_of_arrays
@@ -75,7 +75,7 @@ def _computed(
 
     if call.method == "bethe":
         known = None if rows is None or columns is None else (rows, columns)
-        value, pairs, *_ = bethe(scores, None, None, known)
+        value, pairs, *_ = bethe_of_arrays(scores, None, None, known)
     else:
         value, found, _ = log_sum_of_arrays(scores, None, rows, columns, gradient)
         pairs = either(found, scores)

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from setwise import values
-from setwise.arguments import Sets, reduce_sets
+from setwise.arguments import Sets, check_choice, check_flag, reduce_sets
 from setwise.features import Factors
 from setwise.kernels import dispatch, pair_costs
 from setwise.kernels.autocast import no_autocast
-from setwise.kernels.dispatch import Impl
+from setwise.kernels.dispatch import IMPLS, Impl
 from setwise.kernels.gather import gather_elements
 from setwise.losses.presence import Presence, too_few_outputs
 
@@ -102,6 +102,12 @@ def cooled(
     if keys.shape[-1] == D:
         return keys, sharpness / temperature
     return torch.cat([keys[..., :D], keys[..., D:] / temperature], -1), sharpness / temperature
+
+
+def check_nearest(directed: object, impl: object) -> None:
+    """Refuse options that no loss of nearest elements has."""
+    check_choice("impl", impl, IMPLS)
+    check_flag("directed", directed)
 
 
 def nearest_output_costs(sets: Sets, presence: Presence | None, impl: Impl) -> Tensor:

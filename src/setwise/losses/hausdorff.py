@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from setwise.arguments import Reduction, Sets, check_call, check_choice, check_flag, is_dtensor
+from setwise.arguments import Reduction, Sets, check_call, is_dtensor
 from setwise.features import Features
-from setwise.kernels.dispatch import IMPLS, Impl
+from setwise.kernels.dispatch import Impl
 from setwise.losses.costs import (
+    check_nearest,
     finish_rows,
     lacks_targets,
     nearest_output_costs,
@@ -61,16 +62,17 @@ def hausdorff(
     >>> hausdorff(torch.zeros(2, 3), torch.ones(4, 3))  # 3 ln 2
     tensor(2.0794)
     """
-    check_choice("impl", impl, IMPLS)
-    check_flag("directed", directed)
     given = (input, target, features, input_valid, target_valid, weight, reduction)
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
+        with sharded.refusals_told(group, input):
+            check_nearest(directed, impl)
         shards = sharded.read_shards(
-            *(group, presence, presence_weight, *given), loss="hausdorff", directed=directed
+            *(group, impl, presence, presence_weight, *given), loss="hausdorff", directed=directed
         )
         return sharded.hausdorff(shards, directed, impl, reduction)
+    check_nearest(directed, impl)
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from setwise.arguments import Reduction, Sets, check_call, check_choice, check_flag, is_dtensor
+from setwise.arguments import Reduction, Sets, check_call, is_dtensor
 from setwise.features import Features
-from setwise.kernels.dispatch import IMPLS, Impl
+from setwise.kernels.dispatch import Impl
 from setwise.losses.costs import (
+    check_nearest,
     finish_rows,
     lacks_targets,
     mean_over_outputs,
@@ -65,16 +66,17 @@ def set_average(
     >>> round(2 * sw.set_average(Y1, X).item(), 4)  # -ln 0.2025
     1.597
     """
-    check_choice("impl", impl, IMPLS)
-    check_flag("directed", directed)
     given = (input, target, features, input_valid, target_valid, weight, reduction)
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
+        with sharded.refusals_told(group, input):
+            check_nearest(directed, impl)
         shards = sharded.read_shards(
-            *(group, presence, presence_weight, *given), loss="set_average", directed=directed
+            *(group, impl, presence, presence_weight, *given), loss="set_average", directed=directed
         )
         return sharded.set_average(shards, directed, impl, reduction)
+    check_nearest(directed, impl)
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
 

@@ -117,19 +117,19 @@ def set_cross_entropy(
     >>> round(sw.set_cross_entropy(Y2, X).item(), 4)  # -ln 0.25
     1.3863
     """
-    temperature = _check_temperature(temperature)
-    check_choice("impl", impl, IMPLS)
-    check_flag("skip_negligible", skip_negligible)
     given = (input, target, features, input_valid, target_valid, weight, reduction)
     if group is not None or is_dtensor(input):
         from setwise.losses import sharded  # not every PyTorch has torch.distributed
 
+        with sharded.refusals_told(group, input):
+            temperature = _check_options(temperature, impl, skip_negligible)
         shards = sharded.read_shards(
-            *(group, presence, presence_weight, *given),
+            *(group, impl, presence, presence_weight, *given),
             loss="set_cross_entropy",
             temperature=temperature,
         )
         return sharded.set_cross_entropy(shards, temperature, impl, reduction, skip_negligible)
+    temperature = _check_options(temperature, impl, skip_negligible)
     sets = check_call(*given, widen=False)
     exists = read_presence(presence, presence_weight, input, sets)
     if plain_bernoulli_is_fused(sets, temperature, exists, impl):
@@ -150,6 +150,15 @@ def set_cross_entropy(
         temperature=temperature,
         skip_negligible=skip_negligible,
     )
+
+
+def _check_options(
+    temperature: float | Tensor, impl: object, skip_negligible: object
+) -> float | Tensor:
+    temperature = _check_temperature(temperature)
+    check_choice("impl", impl, IMPLS)
+    check_flag("skip_negligible", skip_negligible)
+    return temperature
 
 
 def _check_temperature(temperature: float | Tensor) -> float | Tensor:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -96,8 +97,25 @@ class Shards:
         return reduce_sets(per_set, self.sets.lead, reduction)
 
 
+@contextmanager
+def refusals_told(group: object, input: object) -> Iterator[None]:
+    """Check within what a call was given: if it is refused, the others learn so and do not wait.
+
+    ``group`` may be anything, and is left to `read_shards` to refuse; of none, it is the input's.
+    """
+    try:
+        yield
+    except Exception:
+        if group is None:
+            group = _group_of(input)
+        if isinstance(group, ProcessGroup):
+            ring.meet(group, [0] * _TOLD, getattr(input, "device", torch.device("cpu")))
+        raise
+
+
 def read_shards(
     group: object,
+    impl: Impl,
     presence: Tensor | None,
     presence_weight: float,
     input: Tensor,
@@ -115,15 +133,17 @@ def read_shards(
     """
     tensors: dict[str, Any] = {"input": input, "target": target, "weight": weight}
     tensors |= {"input_valid": input_valid, "target_valid": target_valid, "presence": presence}
-    if group is None:
+    spread = group is None
+    if spread:
         group = _group_of(input)
-        tensors = {name: _local(name, t, input) for name, t in tensors.items()}
     if not isinstance(group, ProcessGroup):
         raise TypeError(
             f"group: expected a torch.distributed.ProcessGroup, got {type(group).__name__}; "
             f"torch.distributed.group.WORLD is that of all processes"
         )
-    try:
+    with refusals_told(group, input):
+        if spread:
+            tensors = {name: _local(name, t, input) for name, t in tensors.items()}
         presence = tensors.pop("presence")
         sets = check_call(**tensors, features=features, reduction=reduction)
         exists = read_presence(presence, presence_weight, tensors["input"], sets)
@@ -132,9 +152,7 @@ def read_shards(
                 f"input: on {sets.logits.device}, but the group is one of NCCL, which carries what "
                 f"is on GPUs; use input.cuda(), or a group of Gloo"
             )
-    except Exception:
-        ring.meet(group, [0] * _TOLD, getattr(input, "device", torch.device("cpu")))
-        raise
+        dispatch.choose(impl, sets.target, sets.logits)  # refuses an engine that cannot serve
     alike = options | {
         "features": sets.features,
         "reduction": reduction,

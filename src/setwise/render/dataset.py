@@ -150,6 +150,9 @@ def render_scenes(
     require_int("workers", workers, 1)
     require_device(settings.renderer, device, here=executor is None)
     version = renderer_version(settings.renderer, blender)
+    kind = torch.device(device).type
+    # Of each picture, for a folder may be begun on one and finished on another.
+    where = {"device": kind} if settings.renderer == "torch" else {}
     with alone(folder / ".lock", "drawing into it"):
         files.prepare(folder, asdict(settings) | {"version": version})
         missing = [number for number in numbers if not files.finished(folder, number)]
@@ -158,12 +161,12 @@ def render_scenes(
             number, image, description = picture
             if number not in left:
                 return  # drawn twice, where work was lost
-            files.save(folder, number, image, description)
+            files.save(folder, number, image, description | where)
             left.remove(number)
             if progress is not None:
                 progress(len(numbers) - len(left), len(numbers))
 
-        on_gpu = torch.device(device).type == "cuda"
+        on_gpu = kind == "cuda"
         drawn_here = on_gpu and executor is None  # by one process: more would share its memory
         left = set(missing)
         # Of what a machine had drawn when it was lost, some may have to be drawn again.

@@ -2,9 +2,9 @@
 
 Legend: N blocks; W, H width and height in pixels. The folder holds
 
-    settings.json           everything the pictures depend on
+    settings.json           everything the pictures depend on, but the device
     images/00000123.png     the picture of the state of rank 123
-    scenes/00000123.json    what is in it: blocks, boxes, camera, lamps
+    scenes/00000123.json    what is in it: blocks, boxes, camera, lamps; the device, by torch
 
 Files appear in one step, the description last: a state that has one is finished, and what a killed
 process left behind is never mistaken for a result.

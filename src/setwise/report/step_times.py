@@ -1,9 +1,13 @@
-"""What a step of training takes, as far as it was measured or can be told from records."""
+"""What a step of training takes, as far as it was measured or can be told from records.
+
+Whoever measures steps of an experiment writes a line for each cell to the `file_of` it.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from setwise.experiments.records import Record
@@ -11,12 +15,15 @@ from setwise.report import records as files
 from setwise.report.effort import Key, Times, curve
 from setwise.report.tables import Recorded
 
-# Where studies write down what a step takes, a line for each cell.
-STEP_TIMES = Path("studies", "picture-steps.jsonl")
 _TIMED: files.Kinds = {
     **{"experiment": str, "scenario": str, "loss": str, "members": int},
     **{"milliseconds": files.NUMBER, "environment": dict},
 }
+
+
+def file_of(results: Path, experiment: str) -> Path:
+    """Where the measured steps of an experiment are, if any were."""
+    return results / "step-times" / f"{experiment}.jsonl"
 
 
 def step_times(results: Path, studies: Iterable[Recorded]) -> dict[Key, float]:
@@ -24,20 +31,18 @@ def step_times(results: Path, studies: Iterable[Recorded]) -> dict[Key, float]:
 
     Of cells that were not timed: what their training took, where no other loss was part of it.
     """
+    studies = list(studies)
     return _of_trainings(studies) | {
-        _key(one): one["milliseconds"] / one["members"] / 1e3 for one in timed(results)
+        _key(one): one["milliseconds"] / one["members"] / 1e3
+        for study in studies
+        for one in _timed(results, study)
     }
-
-
-def timed(results: Path) -> list[Record]:
-    """What was measured of steps alone."""
-    return files.read(results / STEP_TIMES, _check)
 
 
 def said_of_times(results: Path, study: Recorded, times: Times) -> str:
     """Where the seconds of an experiment come from, as far as there are any."""
     cells = {(study.sheet.name, run["scenario"], run["loss"]) for run in study.records}
-    measured = [one for one in timed(results) if _key(one) in cells]
+    measured = [one for one in _timed(results, study) if _key(one) in cells]
     shared = cells & times.keys() - {_key(one) for one in measured}
     parts = []
     if measured:
@@ -57,8 +62,16 @@ def said_of_times(results: Path, study: Recorded, times: Times) -> str:
     return f"Seconds are those of one network: {'; '.join(parts)}."
 
 
-def _check(line: Record) -> None:
+def _timed(results: Path, study: Recorded) -> list[Record]:
+    """What was measured of steps alone."""
+    name = study.sheet.name
+    return files.read(file_of(results, name), partial(_check, name))
+
+
+def _check(experiment: str, line: Record) -> None:
     files.require(line, _TIMED)
+    if line["experiment"] != experiment:
+        raise ValueError(f"experiment: expected {experiment}, got {line['experiment']}")
     if line["members"] < 1 or line["milliseconds"] <= 0:
         raise ValueError("members, milliseconds: expected networks and a time, got none")
 

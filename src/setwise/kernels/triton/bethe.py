@@ -138,11 +138,22 @@ def bethe(
 
     Without odds they are 0; without ``masks``, of rows and columns, all elements are valid.
     """
+    value, pairs, used, settled, answers = bethe_of_arrays(scores, odds, exclusivity, masks)
+    return value, pairs, pairs.sum(1) if used is None else used, settled, answers
+
+
+def bethe_of_arrays(
+    scores: Tensor,
+    odds: Tensor | None,
+    exclusivity: Tensor | None,
+    masks: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    """The same in one launch: of outputs' use nothing where it is the sum of their pairs."""
     B, M, N = scores.shape
     plan = grid(B, M, N, scores.device)
     answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
     value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
-    used = value if exclusivity is None else scores.new_empty(B, N)
+    used = None if exclusivity is None else scores.new_empty(B, N)
     given = [value if t is None else t.contiguous() for t in (odds, exclusivity)]
     given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
     kind = constants(plan, masks is not None, odds is not None, exclusivity is not None)
@@ -154,7 +165,7 @@ def bethe(
             *given,
             answers,
             pairs,
-            used,
+            value if used is None else used,
             value,
             settled.view(torch.uint8),
             scores.new_empty(B, 2, plan.programs),
@@ -162,4 +173,4 @@ def bethe(
         ),
         (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
     )
-    return value, pairs, pairs.sum(1) if exclusivity is None else used, settled, answers
+    return value, pairs, used, settled, answers
