@@ -39,7 +39,7 @@ class ImplicitDecoder(nn.Module):
     with momentum lead towards the minimum, at a rate that follows the curvature, and no graph is
     kept of them. Gradients are those of ``differentiated`` more steps from there, without momentum:
     one is the approximation of the paper, and more are as many terms of Neumann's series for the
-    exact implicit derivative.
+    exact implicit derivative, from which more is learned in few steps.
 
     All that is known of the elements is z, so ``latent`` should exceed the numbers that they have
     together: few ``features`` will do, as another layer follows.
@@ -90,9 +90,9 @@ class ImplicitDecoder(nn.Module):
         # Ranks change with the least error of an element, so 16 bits would lead elsewhere.
         autocast = torch.is_autocast_enabled(kind)
         with torch.autocast(kind, enabled=False) if autocast else nullcontext():
-            return self.solve(wide(target)).to(target.dtype)
+            return self._solve(wide(target)).to(target.dtype)
 
-    def solve(self, target: Tensor) -> Tensor:
+    def _solve(self, target: Tensor) -> Tensor:
         """Vectors z [*, L] -> elements [*, N, F]."""
         first = wide(self.first)
         elements = first.expand(*target.shape[:-1], *first.shape)
