@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from setwise.models import ImplicitDecoder
-from setwise.models.implicit import _largest
-from small_models import seeded
+from small_models import gradients, seeded
 
 
 def small_decoder(**options: float) -> ImplicitDecoder:
     torch.manual_seed(0)
-    return ImplicitDecoder(4, size=3, heads=2, **options).double()  # type: ignore[arg-type]
+    small = {"features": 4, "latent": 8, "seeds": 2, "heads": 2}
+    return ImplicitDecoder(4, 3, **small, **options).double()  # type: ignore[arg-type]
 
 
 def energy(decoder: ImplicitDecoder, elements: Tensor, target: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def test_steps_lead_to_the_minimum() -> None:
         energies = []
         for steps in (0, 5, 20, 300):
             decoder = small_decoder(steps=steps, pull=pull)
-            target = decoder.target(decoder.pool(memory)).squeeze(-2)
+            target = decoder.target(decoder.pool(memory).flatten(-2))
             with torch.no_grad():
                 found = decoder(memory)
                 energies.append(energy(decoder, found, target).sum())
@@ -47,20 +47,31 @@ def test_steps_lead_to_the_minimum() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
-def test_no_step_is_too_long(scale: float) -> None:
-    """Whatever the weights are, the bound of the curvature is one, and not far too high."""
-    decoder = small_decoder()
+def test_steps_are_as_long_as_the_curvature_allows(scale: float) -> None:
+    """Whatever the weights are, what is measured is the largest eigenvalue of the Hessian."""
+    decoder = small_decoder(pull=0.0)
     with torch.no_grad():
         for weight in decoder.encoder.parameters():
             weight.mul_(scale)
-    for layer in (decoder.encoder.lower, decoder.encoder.upper):
-        largest = torch.linalg.matrix_norm(layer.weight, 2) ** 2
-        assert largest <= _largest(layer.weight) <= 8 ** (1 / 8) * largest
     target = torch.randn(8, generator=seeded(2)).double()
-    elements = torch.randn(3, 4, generator=seeded(1)).double()
-    hessian = torch.autograd.functional.hessian(lambda y: energy(decoder, y, target), elements)
-    curvature = torch.linalg.matrix_norm(hessian.reshape(12, 12), 2)
-    assert curvature <= decoder.encoder.steepness() + decoder.pull
+    first = decoder.first.detach()
+    hessian = torch.autograd.functional.hessian(lambda y: energy(decoder, y, target), first)
+    exact = torch.linalg.matrix_norm(hessian.reshape(12, 12), 2)
+    measured = decoder.encoder.curvature(first)
+    assert 0.9 * exact <= measured <= (1 + 1e-9) * exact
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_no_step_is_longer_than_ten(scale: float) -> None:
+    """Where the way is far steeper than at first, sets are still not thrown away."""
+    decoder = small_decoder(steps=5, differentiated=2)
+    decoder.encoder.curvature = lambda elements: torch.tensor(1e-3)  # type: ignore[method-assign]
+    memory = scale * torch.randn(6, 7, 4, generator=seeded(1)).double()
+    found = decoder(memory)
+    # Momentum adds up nine tenths of each velocity to the next.
+    velocities = [sum(0.9**k for k in range(step)) for step in range(1, 6)]
+    assert ((found - decoder.first).norm(dim=(-2, -1)) <= 10 * (sum(velocities) + 2)).all()
+    assert all(gradient.isfinite().all() for gradient in gradients(decoder, found))
 
 
 class Given(nn.Module):
@@ -71,7 +82,7 @@ class Given(nn.Module):
         self.given = target
 
     def forward(self, memory: Tensor, valid: Tensor | None) -> Tensor:
-        return self.given.unsqueeze(0)
+        return self.given.unsqueeze(-2)
 
 
 def test_many_terms_are_the_exact_derivative_of_the_minimum() -> None:
@@ -97,12 +108,20 @@ def test_many_terms_are_the_exact_derivative_of_the_minimum() -> None:
     assert torch.cosine_similarity(given[1][0], exact[0], dim=0) > 0.9
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sixteen_bits_do_not_lengthen_the_steps(dtype: torch.dtype) -> None:
-    """Powers of 16 bits would vanish, and the bound of the curvature with them."""
+@pytest.mark.slow
+def test_all_of_it_learns() -> None:
+    """To give back pairs of points, by way of a vector that it makes of them itself."""
     torch.manual_seed(0)
-    decoder = ImplicitDecoder(64, size=3)
-    expected = decoder.encoder.steepness()
-    with torch.autocast("cpu", dtype=dtype):
-        assert decoder.encoder.steepness().equal(expected)
-    torch.testing.assert_close(decoder.to(dtype).encoder.steepness(), expected, rtol=0.02, atol=0.0)
+    decoder = ImplicitDecoder(8, 2, features=2, latent=32, seeds=4, steps=10, heads=2)
+    model = nn.Sequential(nn.Linear(2, 8), decoder)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(200):
+        sets = torch.rand(64, 2, 2)
+        found = model(sets)
+        either = torch.stack([found - sets, found - sets.flip(1)]).square().sum((-2, -1))
+        error = either.amin(0).mean()
+        optimizer.zero_grad()
+        error.backward()
+        optimizer.step()
+    # The best that knows nothing of the points, two places that lie apart, comes to 0.27.
+    assert error < 0.14

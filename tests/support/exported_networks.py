@@ -60,6 +60,9 @@ EXPORTED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "queries": (lambda: predictor(QueryDecoder(8, 3, heads=2)), PICTURE),
     "regions": (lambda: predictor(RegionDecoder(8, heads=2)), PICTURE),
     "slots": (lambda: predictor(SlotAttention(8, 3)), PICTURE),
-    "implicit": (lambda: predictor(ImplicitDecoder(8, 3, steps=3, heads=2)), PICTURE),
+    "implicit": (
+        lambda: predictor(ImplicitDecoder(8, 3, latent=16, seeds=2, steps=3, heads=2)),
+        PICTURE,
+    ),
     "pointing": (lambda: predictor(PointingDecoder(8, 3)), PICTURE),
 }
