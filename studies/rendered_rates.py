@@ -1,7 +1,7 @@
 """Look for the rate of each network of ``studies/rendered_scenes.py``, and for the scale of places.
 
     python studies/rendered_rates.py results runs           # some short trainings each; wants a GPU
-    python studies/rendered_rates.py results runs queries   # of some networks only
+    python studies/rendered_rates.py results runs queries-fine    # of some networks only
     python studies/rendered_rates.py results --choose       # writes the best into the settings
 
 The pictures that the study holds out are not looked at: the last of those to train on are held out
@@ -30,14 +30,11 @@ from setwise.files import alone, atomic_write_text
 STUDY = run_file("study", Path(__file__).with_name("rendered_scenes.py"))
 TRIALS = Path("studies", "scene-rates.jsonl")
 EPOCHS, SEED = 20, 100
-# For each network, its loss and what is tried with it: rates, and scales of places.
-TRIED: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
-    "queries": (
-        "plain_cross_entropy",
-        ((5e-4, 0.1), (1e-3, 0.1), (5e-4, 0.05), (2.5e-4, 0.1)),
-    ),
-    "slot-attention": ("huber_loss", ((5e-4, 0.05), (1e-3, 0.05), (2.5e-4, 0.05))),
-    "idspn": ("huber_loss", ((1e-3, 0.05), (2e-3, 0.05), (5e-4, 0.05))),
+# What is tried of each recipe: rates, and scales of places.
+TRIED: dict[str, tuple[tuple[float, float], ...]] = {
+    "queries": ((5e-4, 0.1), (1e-3, 0.1), (5e-4, 0.05), (2.5e-4, 0.1)),
+    "slot-attention": ((5e-4, 0.05), (1e-3, 0.05), (2.5e-4, 0.05)),
+    "idspn": ((1e-3, 0.05), (2e-3, 0.05), (4e-3, 0.05)),
 }
 
 
@@ -56,7 +53,7 @@ class TrainedScenes(ScenesData):
 
 def trial(name: str, rate: float, scale: float, folder: Path) -> Config:
     """The short run of a rate and a scale."""
-    loss, _ = TRIED[name]
+    loss = STUDY.SCENARIOS[name].loss
     [config] = STUDY.EXPERIMENT.configs([SEED], [name], [loss])
     data = TrainedScenes(**vars(replace(STUDY.DATA.bound(folder), scale=scale)))
     schedule = replace(config.schedule, epochs=EPOCHS, learning_rate=rate, evaluations=1)
@@ -83,13 +80,12 @@ def measure(name: str, rate: float, scale: float, results: Path, folder: Path) -
 
 def best(results: Path) -> dict[str, Any]:
     """The settings with which each network was best; what was not tried stays as it is."""
-    top: dict[str, dict[str, Any]] = {}
-    for one in sorted(store.read(results / TRIALS), key=lambda one: one["heldout_ap"]):
-        top[one["name"]] = one
     settings: dict[str, Any] = json.loads(STUDY.SETTINGS.read_text())
-    settings["rates"] |= {name: one["rate"] for name, one in top.items()}
-    if "queries" in top:
-        settings["scale"] = top["queries"]["scale"]
+    for one in sorted(store.read(results / TRIALS), key=lambda one: one["heldout_ap"]):
+        of = STUDY.SCENARIOS[one["name"]]
+        settings[of.backbone]["rates"][of.recipe] = one["rate"]
+        if of.recipe == "queries":
+            settings[of.backbone]["scale"] = one["scale"]
     return settings
 
 
@@ -99,14 +95,15 @@ def main(results: str, *options: str) -> None:
         atomic_write_text(STUDY.SETTINGS, text)
         return
     runs, *names = options
-    if unknown := [name for name in names if name not in TRIED]:
-        raise SystemExit(f"networks: expected some of {', '.join(TRIED)}, got {', '.join(unknown)}")
+    known = STUDY.SCENARIOS
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"networks: expected some of {', '.join(known)}, got {', '.join(unknown)}")
     folder = Path(runs)
     if (what := STUDY.DATA.preparation(folder)) is not None:
         print(what, flush=True)
         STUDY.DATA.prepare(folder, lambda there, wanted: None)
-    for name in names or TRIED:
-        for rate, scale in TRIED[name][1]:
+    for name in names or known:
+        for rate, scale in TRIED[known[name].recipe]:
             try:
                 measure(name, rate, scale, Path(results), folder)
             except BlockingIOError:

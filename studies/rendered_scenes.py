@@ -11,7 +11,7 @@ backbone; how many epochs there are, the rate of each network and the scale of p
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,14 +21,11 @@ from setwise.experiments.tasks import ScenesData
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
 SETTINGS = Path(__file__).with_suffix(".json")
-CHOSEN: dict[str, Any] = json.loads(SETTINGS.read_text())
-EPOCHS, RATES = CHOSEN["epochs"], CHOSEN["rates"]
+CHOSEN: dict[str, dict[str, Any]] = json.loads(SETTINGS.read_text())
 # Trained on as they are, pictures are soon known by heart.
-DATA: ScenesData = ScenesData(renderer="torch", scale=CHOSEN["scale"], varied=True)
+DATA: ScenesData = ScenesData(renderer="torch", varied=True)
 WIDEST = 0.4  # the scale of places at first, where it falls
-# Behind all of them: three residual stages, so that there are 16 x 16 regions of 8 pixels. Of
-# regions of 16 pixels one often holds two small objects.
-_WIDTH, _CONVOLUTIONS, _BLOCKS = 128, (32, 64, 128), 1
+_WIDTH = 128
 
 
 @dataclass(frozen=True)
@@ -39,33 +36,66 @@ class CompiledPredictor(STUDY.PublishedPredictor):  # type: ignore[misc, name-de
     compiled: ClassVar[bool] = True
 
 
-def _behind(kind: type[Any], recipe: str, outputs: int) -> NetworkConfig:
-    network: NetworkConfig = kind(recipe, outputs, _WIDTH, _CONVOLUTIONS, _BLOCKS)
-    return network
-
-
-# The network of a scenario, and the share of training over which its rate rises.
-NETWORKS: dict[str, tuple[NetworkConfig, float]] = {
-    "queries": (_behind(CompiledPredictor, "detr", 20), 0.05),
-    "slot-attention": (_behind(STUDY.PublishedPredictor, "slot attention", 10), 0.1),
-    "idspn": (_behind(STUDY.PublishedPredictor, "idspn", 10), 0.05),
+# Of backbones: the convolutions, and the residual blocks after each. Of 8 x 8 regions one often
+# holds two small objects; the fine one has 16 x 16.
+BACKBONES: dict[str, tuple[tuple[int, ...], int]] = {
+    "coarse": ((32, 64, 128, 128), 0),
+    "fine": ((32, 64, 128), 1),
 }
+# Of recipes: what they are called, the decoder and its outputs, the loss, and the share of training
+# over which the rate rises.
+RECIPES = {
+    "queries": (
+        *("queries with the loss on every layer, 20 outputs", "detr", 20),
+        *("plain_cross_entropy", 0.05),
+    ),
+    "slot-attention": ("Slot Attention, 10 outputs", "slot attention", 10, "huber_loss", 0.1),
+    "idspn": ("iDSPN, 10 outputs", "idspn", 10, "huber_loss", 0.05),
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A recipe behind a backbone."""
+
+    recipe: str
+    backbone: str
+
+    @property
+    def label(self) -> str:
+        return RECIPES[self.recipe][0] + (", fine regions" if self.backbone == "fine" else "")
+
+    @property
+    def loss(self) -> str:
+        return RECIPES[self.recipe][3]
+
+    @property
+    def network(self) -> NetworkConfig:
+        _, decoder, outputs, *_ = RECIPES[self.recipe]
+        fast = self.recipe == "queries" and self.backbone == "fine"
+        kind = CompiledPredictor if fast else STUDY.PublishedPredictor
+        network: NetworkConfig = kind(decoder, outputs, _WIDTH, *BACKBONES[self.backbone])
+        return network
+
+    @property
+    def rate(self) -> float:
+        rate: float = CHOSEN[self.backbone]["rates"][self.recipe]
+        return rate
+
+
 SCENARIOS = {
-    "queries": "queries with the loss on every layer, 20 outputs",
-    "slot-attention": "Slot Attention, 10 outputs",
-    "idspn": "iDSPN, 10 outputs",
+    recipe + ("-fine" if backbone == "fine" else ""): Scenario(recipe, backbone)
+    for backbone in BACKBONES
+    for recipe in RECIPES
 }
-CELLS = (
-    ("queries", "plain_cross_entropy"),
-    ("slot-attention", "huber_loss"),
-    ("idspn", "huber_loss"),
-)
+CELLS = tuple((name, scenario.loss) for name, scenario in SCENARIOS.items())
 PUBLISHED = ("huber_loss",)  # which its authors give all of its weight throughout
 
 
 def config(scenario: str, loss: str, seed: int) -> Config:
     """A network with a loss; places count little at first, but in losses of published recipes."""
-    network, warmup = NETWORKS[scenario]
+    of = SCENARIOS[scenario]
+    scale: float = CHOSEN[of.backbone]["scale"]
     return Config(
         experiment="rendered-scenes",
         scenario=scenario,
@@ -73,15 +103,15 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         seed=seed,
         shuffle_input=False,
         shuffle_target=True,
-        data=DATA,
-        network=network,
+        data=replace(DATA, scale=scale),
+        network=of.network,
         schedule=Schedule(
-            epochs=EPOCHS,
+            epochs=CHOSEN[of.backbone]["epochs"],
             batch=64,
-            learning_rate=RATES[scenario],
+            learning_rate=of.rate,
             cooldown=0.5,
-            warmup=warmup,
-            blur=1.0 if loss in PUBLISHED else WIDEST / DATA.scale,
+            warmup=RECIPES[of.recipe][4],
+            blur=1.0 if loss in PUBLISHED else WIDEST / scale,
             evaluations=10,
         ),
     )
@@ -91,7 +121,7 @@ EXPERIMENT = Experiment(
     name="rendered-scenes",
     title="Rendered scenes: our losses, and published recipes",
     config=config,
-    scenarios=SCENARIOS,
+    scenarios={name: scenario.label for name, scenario in SCENARIOS.items()},
     losses=tuple(dict.fromkeys(loss for _, loss in CELLS)),
     seeds=3,
     metric="ap_0.125",

@@ -49,9 +49,9 @@ NAME = "rendered-scenes"
 STUDY = run_file("study", ROOT / "studies" / "rendered_scenes.py")
 TRIALS = Path("studies", "scene-rates.jsonl")
 UNTRIED = wrapped(
-    "The rates of Slot Attention and iDSPN are half of those that were chosen in [short trainings on "
-    "sprites](picture-losses.md#what-is-compared). That of queries, and the scale of places, come "
-    "from a few short trainings on scenes with backbones like this one, which are not recorded."
+    "Rates are half of those that were chosen in [short trainings on "
+    "sprites](picture-losses.md#what-is-compared). Only for fine regions the rate of queries, and "
+    "the scale of places, come from a few short trainings on scenes, which are not recorded."
 )
 # The numbers of a record, and the distance within which each counts an object as found.
 LIMITS = {
@@ -188,8 +188,11 @@ def tried(results: Path) -> str:
     rows = []
     for one in sorted(found, key=lambda one: (one["name"], one["scale"], one["rate"])):
         name, rate, scale = one["name"], one["rate"], one["scale"]
-        scaled = name == "queries"  # published losses do not ask for a scale
-        taken = STUDY.RATES[name] == rate and (not scaled or STUDY.DATA.scale == scale)
+        of = STUDY.SCENARIOS[name]
+        scaled = of.recipe == "queries"  # published losses do not ask for a scale
+        taken = of.rate == rate
+        if scaled:
+            taken = taken and STUDY.CHOSEN[of.backbone]["scale"] == scale
         row = [f"{rate:g}", f"{scale:g}" if scaled else ""]
         row += [f"{one[value]:.3f}" for value in ("heldout_ap", "heldout")]
         label = STUDY.EXPERIMENT.scenarios[name]

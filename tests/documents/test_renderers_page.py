@@ -60,14 +60,16 @@ def test_what_was_tried_is_told(tmp_path: Path) -> None:
     study = renderers.STUDY
     if not store.read(ROOT / "results" / renderers.TRIALS):
         sprites = json.loads(study.STUDY.SETTINGS.read_text())["rates"]
-        for name in ("slot-attention", "idspn"):
-            assert sprites[name] / 2 == study.RATES[name]
+        for scenario in study.SCENARIOS.values():
+            if (scenario.recipe, scenario.backbone) != ("queries", "fine"):
+                own = {"queries": "detr"}.get(scenario.recipe, scenario.recipe)
+                assert sprites[own] / 2 == scenario.rate
     rates = run_file("experiment", ROOT / "studies" / "rendered_rates.py")
     assert renderers.TRIALS == rates.TRIALS
-    rate, scale = study.RATES["queries"], study.DATA.scale
+    rate, scale = study.SCENARIOS["queries"].rate, study.CHOSEN["coarse"]["scale"]
     line = {"name": "queries", "epochs": 20, "heldout_ap": 0.5, "heldout": 0.25}
     lines = [line | {"rate": one, "scale": scale} for one in (rate, 9.0)]
-    lines.append(lines[0] | {"name": "idspn", "rate": study.RATES["idspn"]})
+    lines.append(lines[0] | {"name": "idspn", "rate": study.SCENARIOS["idspn"].rate})
     store.append(tmp_path / rates.TRIALS, lines)
     *_, first, second, third = renderers.tried(tmp_path).splitlines()
     label = study.EXPERIMENT.scenarios["idspn"]
@@ -95,11 +97,12 @@ def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
         said, table = renderers.learned(tmp_path).split("\n\n")
         return [" ".join(said.split()), *table.splitlines()[2:]]
 
-    every = [(*cell, 0.5 - 0.05 * place, {}) for place, cell in enumerate(study.CELLS)]
+    alike = {"epochs": 60}
+    every = [(*cell, 0.5 - 0.05 * place, alike) for place, cell in enumerate(study.CELLS)]
     said, first, second, *_ = learned(*every)
     assert said == (
-        f"Each was trained for {study.EPOCHS} epochs of 20,000 pictures, mirrored by chance and "
-        f"lit otherwise each time: {312 * study.EPOCHS:,} steps of 64."
+        "Each was trained for 60 epochs of 20,000 pictures, mirrored by chance and lit otherwise "
+        "each time: 18,720 steps of 64."
     )
     assert first.replace("|", " ").split()[-7:] == ["3", *["0.600"] * 6]
     assert second.replace("|", " ").split()[-7:] == ["3", *["0.550"] * 6]

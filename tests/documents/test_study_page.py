@@ -182,6 +182,14 @@ def test_the_words_on_duplicates_sizes_and_points_do_too() -> None:
     assert taken[SH, "clouds"] < taken[AH, "clouds"] < 5 * taken[SH, "clouds"]
     # At full length.
     full = committed_medians(study.FULL_LENGTH)
+    slower = full.pop("categorical-slower")
+    assert 0.1 < slower["SH"] < slower["LH"] - 0.3
+    left = [
+        record["metrics"]["exact"] > 0.5
+        for record in study.read(RESULTS)[study.FULL_LENGTH].records
+        if (record["scenario"], record["loss"]) == ("categorical-slower", SH)
+    ]
+    assert len(left) / 2 < sum(left) < len(left)
     assert all(of["LH"] > 0.95 for of in full.values())
     assert {name for name, of in full.items() if of["SH"] < 0.95} == {"categorical", "multisets"}
     # Sizes: presence, prototypes, and dummies of places.

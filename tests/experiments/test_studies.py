@@ -229,14 +229,12 @@ def test_rendered_scenes_are_drawn_and_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = run_file("experiment", STUDIES / "rendered_scenes.py")
-    assert {scenario for scenario, _ in study.CELLS} == set(study.NETWORKS)
-    assert set(study.NETWORKS) == set(study.RATES)
     _make_scenes_small(study, monkeypatch)
     results, runs = tmp_path / "results", tmp_path / "runs"
     study.DATA.prepare(runs, lambda there, wanted: None)
     configs = [
         replace(config, data=study.DATA.bound(runs))
-        for config in study.EXPERIMENT.configs(scenarios=["queries"])
+        for config in study.EXPERIMENT.configs(scenarios=["queries-fine"])
     ]
     assert train(configs, "cpu", results, metric=study.EXPERIMENT.metric, data=runs) == 1
     [record] = store.read(results / "rendered-scenes.jsonl")
@@ -254,7 +252,7 @@ def test_rates_of_scenes_are_tried_and_chosen(
     _make_scenes_small(study, monkeypatch)
     monkeypatch.setattr(study, "DATA", replace(study.DATA, pictures=82, train=80))
     monkeypatch.setattr(rates, "EPOCHS", 1)
-    monkeypatch.setattr(rates, "TRIED", {"slot-attention": ("huber_loss", ((1e-3, 0.05),))})
+    monkeypatch.setattr(rates, "TRIED", {"slot-attention": ((1e-3, 0.05),)})
     results, runs = tmp_path / "results", tmp_path / "runs"
     random = np.random.default_rng(0)
     SceneArchive(
@@ -264,7 +262,7 @@ def test_rates_of_scenes_are_tried_and_chosen(
         np.full(82, 3),
     ).write(study.DATA.archive(runs))
     for _ in range(2):  # what is recorded is not tried again
-        rates.main(str(results), str(runs))
+        rates.main(str(results), str(runs), "slot-attention")
     [line] = store.read(results / rates.TRIALS)
     assert 0 <= line["heldout_ap"] <= 1
     data = rates.trial("slot-attention", 1e-3, 0.1, runs).data
@@ -277,27 +275,30 @@ def test_rates_of_scenes_are_tried_and_chosen(
     monkeypatch.setattr(study, "SETTINGS", settings)
     others = [
         line | {"run": "a", "rate": 3e-3, "heldout_ap": 2.0},
-        line | {"run": "b", "name": "queries", "rate": 4e-3, "scale": 0.3},
+        line | {"run": "b", "name": "queries-fine", "rate": 4e-3, "scale": 0.3},
     ]
     store.append(results / rates.TRIALS, others)
     rates.main(str(results), "--choose")
-    assert json.loads(settings.read_text()) == study.CHOSEN | {
-        "scale": 0.3,
-        "rates": study.RATES | {"slot-attention": 3e-3, "queries": 4e-3},
+    chosen = json.loads(study.SETTINGS.read_text())
+    was = json.loads((STUDIES / "rendered_scenes.json").read_text())
+    assert chosen["coarse"] == was["coarse"] | {
+        "rates": was["coarse"]["rates"] | {"slot-attention": 3e-3}
     }
-    with pytest.raises(SystemExit, match=r"networks: expected some of slot-a.*, got detr"):
+    assert chosen["fine"] == was["fine"] | {
+        "scale": 0.3,
+        "rates": was["fine"]["rates"] | {"queries": 4e-3},
+    }
+    with pytest.raises(SystemExit, match=r"networks: expected some of queries, slot-.*, got detr"):
         rates.main(str(results), str(runs), "detr")
 
 
 def _make_scenes_small(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     size: dict[str, Any] = {"renderer": "torch", "width": 16, "height": 16, "samples": 1}
     monkeypatch.setattr(study, "DATA", ScenesData(pictures=66, train=64, most=4, **size))
-    small = {
-        name: (replace(network, width=8, convolutions=(4, 4, 4)), warmup)
-        for name, (network, warmup) in study.NETWORKS.items()
-    }
-    monkeypatch.setattr(study, "NETWORKS", small)
-    monkeypatch.setattr(study, "EPOCHS", 1)
+    monkeypatch.setattr(study, "_WIDTH", 8)
+    monkeypatch.setattr(study, "BACKBONES", {"coarse": ((4, 4, 4), 0), "fine": ((4, 4), 1)})
+    chosen = {name: of | {"epochs": 1} for name, of in study.CHOSEN.items()}
+    monkeypatch.setattr(study, "CHOSEN", chosen)
     monkeypatch.setattr(study, "EXPERIMENT", replace(study.EXPERIMENT, seeds=1))
 
 
