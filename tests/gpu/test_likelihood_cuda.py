@@ -42,6 +42,20 @@ def test_exact(M: int, N: int, record: bool) -> None:
     torch.testing.assert_close(used.double(), pairs.sum(1), rtol=1e-4, atol=1e-5)
 
 
+def test_many_programs_do_not_keep_a_set_from_settling() -> None:
+    """Sets of ten programs, whose numbers are large: each program has some rounding to report."""
+    features = sw.Features(sw.Gaussian(92))
+    generator = torch.Generator().manual_seed(0)
+    target = features.random_targets((16, 300), generator)
+    outputs = torch.randn(16, 300, 92, generator=generator)
+    options: dict[str, Any] = {"method": "bethe", "return_settled": True, "reduction": "none"}
+    right, settled = sw.set_likelihood(outputs, target, features, **options)
+    got, quiet = sw.set_likelihood(outputs.cuda(), target.cuda(), features, **options)
+    assert settled.all()
+    assert quiet.all()
+    torch.testing.assert_close(got.cpu(), right, rtol=1e-5, atol=1e-3)
+
+
 @pytest.mark.parametrize("exclusivity", [None, 0.7])
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -10,6 +10,9 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+import triton
+import triton.language as tl
+
 import setwise as sw
 from matchings import random_problem
 from setwise.kernels import bethe, counting, matchings, permanent, sinkhorn
@@ -47,6 +50,23 @@ def problem(B: int, M: int, N: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def close(got: Tensor, right: Tensor, rtol: float = 1e-5, atol: float = 1e-5) -> None:
     torch.testing.assert_close(got.double(), right, rtol=rtol, atol=atol)
+
+
+@triton.jit
+def _settles(PARTS, FOUND, LARGEST: tl.constexpr):
+    settled, value = rounds.settles(PARTS, 6.0, 5, 1.0, 3, LARGEST)
+    tl.store(FOUND, settled.to(tl.float32))
+    tl.store(FOUND + 1, value)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_several_programs_judge_a_set_as_one_would(largest: bool) -> None:
+    """The interpreter has one program a set, but what three of them found can be given to it."""
+    for changes in ([0.2, 0.3, 0.4], [0.9, 0.9, 0.9], [0.1, 1.1, 0.1]):
+        found = torch.zeros(2)
+        _settles[(1,)](torch.tensor([1.0, 2.0, 3.0, *changes]), found, largest)
+        quiet = (max if largest else sum)(changes) <= 1.0
+        assert found.tolist() == [quiet, 6.0]
 
 
 class TestExact:

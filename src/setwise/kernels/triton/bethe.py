@@ -114,7 +114,7 @@ def bethe_rounds(
                 tl.store(P + PROGRAMS + place, tl.where(hopeless, 0.0, apart))
             met = meet(ARRIVED + group, met, PROGRAMS)
             if look:
-                settled, value = settles(P, value, rounds, quiet, PROGRAMS)
+                settled, value = settles(P, value, rounds, quiet, PROGRAMS, True)
             rounds += 1
         beliefs(S, A, Q, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
         if place == 0:

@@ -74,14 +74,16 @@ def valid(VALID, e, size, MASKED: tl.constexpr):
 
 
 @triton.jit
-def settles(PARTS, value, rounds, quiet, PROGRAMS: tl.constexpr):
+def settles(PARTS, value, rounds, quiet, PROGRAMS: tl.constexpr, LARGEST: tl.constexpr):
     """Whether a set has settled, and its value: PARTS has shares of the value, and of the change.
 
-    The rule is that of `setwise.kernels.fixed_point.settle`.
+    The rule is that of `setwise.kernels.fixed_point.settle`. A change is the LARGEST of its shares,
+    or their sum; where it is the largest, a sum would be judged by the number of programs as well.
     """
     place = tl.arange(0, MAX_PROGRAMS)
     now = tl.sum(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
-    change = tl.sum(tl.load(PARTS + PROGRAMS + place, mask=place < PROGRAMS, other=0.0), 0)
+    changes = tl.load(PARTS + PROGRAMS + place, mask=place < PROGRAMS, other=0.0)
+    change = tl.max(changes, 0) if LARGEST else tl.sum(changes, 0)
     still = tl.abs(now - value) <= quiet * (1.0 + tl.abs(now))
     return (rounds > 0) & (change <= quiet) & still, now
 

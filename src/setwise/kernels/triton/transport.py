@@ -167,7 +167,7 @@ def sinkhorn_rounds(
                 tl.store(parts + PROGRAMS + place, change)
             met = meet(ARRIVED + group, met, PROGRAMS)
             if look:
-                settled, value = settles(parts, value, rounds, quiet, PROGRAMS)
+                settled, value = settles(parts, value, rounds, quiet, PROGRAMS, False)
             rounds += 1
         _rows(C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
         tl.debug_barrier()
