@@ -32,6 +32,7 @@ CLOSE = {"rtol": 1e-8, "atol": 1e-10}
 READERS: dict[str, Callable[[], nn.Module]] = {
     "queries": lambda: QueryDecoder(8, size=3, heads=2),
     "slots": lambda: SlotAttention(8, size=3),
+    # Pulled so much that ranks, and with them elements, do not change by what 16 bits round off.
     "implicit": lambda: ImplicitDecoder(8, 3, 8, latent=16, seeds=2, steps=6, pull=4.0, heads=2),
     "pointing": lambda: PointingDecoder(8, size=3),
     "set transformer": lambda: SetTransformerEncoder(8, 8, 12, heads=2, inducing=4),
