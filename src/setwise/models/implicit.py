@@ -43,7 +43,7 @@ class ImplicitDecoder(nn.Module):
 
     All that is known of the elements is z, so ``latent`` (512 as in the paper) should exceed the
     numbers that they have together: few ``features`` will do, as another layer follows.
-    While no ranks change, a change of z moves them by at most :math:`1 / 2 \sqrt\lambda` of its
+    While no ranks change, a change of z moves them by at most :math:`1 / (2 \sqrt\lambda)` of its
     length, so a stronger pull is steadier, and lets them say less.
 
     >>> decoder = ImplicitDecoder(inputs=16, size=3, features=5, latent=32, heads=2)
