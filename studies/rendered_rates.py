@@ -53,12 +53,16 @@ class TrainedScenes(ScenesData):
 
 def trial(name: str, rate: float, scale: float, folder: Path) -> Config:
     """The short run of a rate and a scale."""
-    loss = STUDY.SCENARIOS[name].loss
-    [config] = STUDY.EXPERIMENT.configs([SEED], [name], [loss])
+    [config] = STUDY.EXPERIMENT.configs([SEED], [name])
     data = TrainedScenes(**vars(replace(STUDY.DATA.bound(folder), scale=scale)))
-    schedule = replace(config.schedule, epochs=EPOCHS, learning_rate=rate, evaluations=1)
-    if loss not in STUDY.PUBLISHED:
-        schedule = replace(schedule, blur=STUDY.WIDEST / scale)
+    recipe, _ = STUDY.SCENARIOS[name]
+    schedule = replace(
+        config.schedule,
+        epochs=EPOCHS,
+        learning_rate=rate,
+        blur=STUDY.RECIPES[recipe].blur(scale),
+        evaluations=1,
+    )
     return replace(config, data=data, schedule=schedule)
 
 
@@ -82,10 +86,10 @@ def best(results: Path) -> dict[str, Any]:
     """The settings with which each network was best; what was not tried stays as it is."""
     settings: dict[str, Any] = json.loads(STUDY.SETTINGS.read_text())
     for one in sorted(store.read(results / TRIALS), key=lambda one: one["heldout_ap"]):
-        of = STUDY.SCENARIOS[one["name"]]
-        settings[of.backbone]["rates"][of.recipe] = one["rate"]
-        if of.recipe == "queries":
-            settings[of.backbone]["scale"] = one["scale"]
+        recipe, backbone = STUDY.SCENARIOS[one["name"]]
+        settings[backbone]["rates"][recipe] = one["rate"]
+        if STUDY.RECIPES[recipe].scaled:
+            settings[backbone]["scale"] = one["scale"]
     return settings
 
 
@@ -103,7 +107,8 @@ def main(results: str, *options: str) -> None:
         print(what, flush=True)
         STUDY.DATA.prepare(folder, lambda there, wanted: None)
     for name in names or known:
-        for rate, scale in TRIED[known[name].recipe]:
+        recipe, _ = known[name]
+        for rate, scale in TRIED[recipe]:
             try:
                 measure(name, rate, scale, Path(results), folder)
             except BlockingIOError:

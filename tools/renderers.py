@@ -188,11 +188,9 @@ def tried(results: Path) -> str:
     rows = []
     for one in sorted(found, key=lambda one: (one["name"], one["scale"], one["rate"])):
         name, rate, scale = one["name"], one["rate"], one["scale"]
-        of = STUDY.SCENARIOS[name]
-        scaled = of.recipe == "queries"  # published losses do not ask for a scale
-        taken = of.rate == rate
-        if scaled:
-            taken = taken and STUDY.CHOSEN[of.backbone]["scale"] == scale
+        recipe, backbone = STUDY.SCENARIOS[name]
+        chosen, scaled = STUDY.CHOSEN[backbone], STUDY.RECIPES[recipe].scaled
+        taken = chosen["rates"][recipe] == rate and (not scaled or chosen["scale"] == scale)
         row = [f"{rate:g}", f"{scale:g}" if scaled else ""]
         row += [f"{one[value]:.3f}" for value in ("heldout_ap", "heldout")]
         label = STUDY.EXPERIMENT.scenarios[name]

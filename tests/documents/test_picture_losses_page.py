@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tools import pictures
 
 from pictures import differing_pixels
-from recorded import RESULTS
+from recorded import RESULTS, committed_results
 from repository import ROOT
 from setwise.cli.user_file import run_file
 from setwise.experiments.experiment import LossStyle, Sheet
@@ -274,3 +275,29 @@ def test_what_the_page_says_of_the_study_is_so() -> None:
     assert f"How long to an average precision of {study.EXPERIMENT.level}" in text
     assert f"Losses within {NEAR} of the best are named with it" in text
     assert set(study.RECIPES.scenarios) == set(pictures.OWN)
+    decoder = study.DECODERS["idspn"](network.width, 10)
+    assert f"{decoder.steps} steps of the inner optimisation" in text
+    assert f"one vector of {decoder.target.out_features} numbers" in text
+    assert decoder.differentiated == 4, "four more of them are differentiated"
+
+
+@pytest.mark.slow
+def test_rows_of_an_earlier_decoder_are_called_so() -> None:
+    """The implicit one is another since these commits, and a row is of one decoder."""
+    earlier = {"babeab999", "b315485cb"}
+    for page, phrase, names in (
+        (
+            "picture-losses.md",
+            "implicit decoder on this page are of an earlier one",
+            ("pictures", pictures.RECIPES),
+        ),
+        ("renderers.md", "its row below is of an earlier decoder", ("rendered-scenes",)),
+    ):
+        rows: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            for one in committed_results()[name].records:
+                if one["scenario"].startswith(("implicit", "idspn")):
+                    rows[one["scenario"]].add(one["environment"]["commit"][:9])
+        assert all(commits <= earlier or not commits & earlier for commits in rows.values())
+        text = " ".join((ROOT / "docs" / page).read_text().replace("**", "").split())
+        assert (phrase in text) == any(commits & earlier for commits in rows.values())

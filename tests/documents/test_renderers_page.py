@@ -60,16 +60,17 @@ def test_what_was_tried_is_told(tmp_path: Path) -> None:
     study = renderers.STUDY
     if not store.read(ROOT / "results" / renderers.TRIALS):
         sprites = json.loads(study.STUDY.SETTINGS.read_text())["rates"]
-        for scenario in study.SCENARIOS.values():
-            if (scenario.recipe, scenario.backbone) != ("queries", "fine"):
-                own = {"queries": "detr"}.get(scenario.recipe, scenario.recipe)
-                assert sprites[own] / 2 == scenario.rate
+        halves = {name: sprites[{"queries": "detr"}.get(name, name)] / 2 for name in study.RECIPES}
+        assert halves == study.CHOSEN["coarse"]["rates"]
+        fine = study.CHOSEN["fine"]["rates"]
+        assert fine | {"queries": halves["queries"]} == halves  # that of queries was tried
     rates = run_file("experiment", ROOT / "studies" / "rendered_rates.py")
     assert renderers.TRIALS == rates.TRIALS
-    rate, scale = study.SCENARIOS["queries"].rate, study.CHOSEN["coarse"]["scale"]
+    chosen = study.CHOSEN["coarse"]
+    rate, scale = chosen["rates"]["queries"], chosen["scale"]
     line = {"name": "queries", "epochs": 20, "heldout_ap": 0.5, "heldout": 0.25}
     lines = [line | {"rate": one, "scale": scale} for one in (rate, 9.0)]
-    lines.append(lines[0] | {"name": "idspn", "rate": study.SCENARIOS["idspn"].rate})
+    lines.append(lines[0] | {"name": "idspn", "rate": chosen["rates"]["idspn"]})
     store.append(tmp_path / rates.TRIALS, lines)
     *_, first, second, third = renderers.tried(tmp_path).splitlines()
     label = study.EXPERIMENT.scenarios["idspn"]

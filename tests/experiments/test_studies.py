@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -308,6 +308,8 @@ def _make_small(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, (network, warmup) in study.PUBLISHED.items()
     }
     monkeypatch.setattr(study, "PUBLISHED", published)
+    small = partial(study.ImplicitDecoder, features=4, latent=8, seeds=2, steps=2)
+    monkeypatch.setitem(study.DECODERS, "idspn", small)
     monkeypatch.setattr(study, "DATA", SpritesData(side=8, pictures=80, train=64))
 
 

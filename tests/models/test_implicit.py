@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -74,6 +76,34 @@ def test_no_step_is_longer_than_ten(scale: float) -> None:
     assert all(gradient.isfinite().all() for gradient in gradients(decoder, found))
 
 
+def test_no_curvature_at_first_is_no_nan() -> None:
+    """Where no unit is active and nothing pulls, elements stay where they are."""
+    decoder = small_decoder(pull=0.0)
+    nn.init.constant_(decoder.encoder.lower.bias, -100.0)
+    found = decoder(torch.randn(2, 6, 4, generator=seeded(1)).double())
+    assert found.equal(decoder.first.expand(2, 3, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_do_not_change_the_descent(dtype: torch.dtype) -> None:
+    """Of the same vector, and with the same weights, it gives what it gives in 64 bits."""
+    vectors = torch.randn(5, 8, generator=seeded(2)).to(dtype)
+    memory = torch.zeros(5, 1, 4)
+    narrow = small_decoder().to(dtype)
+    mixed = small_decoder().float()
+    for decoder in (narrow, mixed):
+        wide = copy.deepcopy(decoder).double()
+        for one, given in ((decoder, vectors), (wide, vectors.double())):
+            one.pool, one.target = Given(given), nn.Identity()  # type: ignore[assignment]
+        with torch.autocast("cpu", dtype=dtype, enabled=decoder is mixed):
+            found = decoder(memory.to(decoder.first.dtype))
+        assert found.dtype == dtype
+        expected = wide(memory.double())
+        torch.testing.assert_close(
+            found.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-4
+        )
+
+
 class Given(nn.Module):
     """A vector in place of what is read."""
 
@@ -106,6 +136,16 @@ def test_many_terms_are_the_exact_derivative_of_the_minimum() -> None:
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
     # A single term points the same way.
     assert torch.cosine_similarity(given[1][0], exact[0], dim=0) > 0.9
+
+
+@pytest.mark.slow
+def test_the_descent_is_compiled_as_one_graph() -> None:
+    decoder = small_decoder(steps=2, differentiated=2)
+    memory = torch.randn(4, 6, 4, generator=seeded(1)).double()
+    expected = decoder(memory)
+    found = torch.compile(decoder, backend="aot_eager", fullgraph=True)(memory)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients(decoder, found), gradients(decoder, expected))
 
 
 @pytest.mark.slow

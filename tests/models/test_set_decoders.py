@@ -32,6 +32,7 @@ CLOSE = {"rtol": 1e-8, "atol": 1e-10}
 READERS: dict[str, Callable[[], nn.Module]] = {
     "queries": lambda: QueryDecoder(8, size=3, heads=2),
     "slots": lambda: SlotAttention(8, size=3),
+    # Pulled so much that ranks, and with them elements, do not change by what 16 bits round off.
     "implicit": lambda: ImplicitDecoder(8, 3, 8, latent=16, seeds=2, steps=6, pull=4.0, heads=2),
     "pointing": lambda: PointingDecoder(8, size=3),
     "set transformer": lambda: SetTransformerEncoder(8, 8, 12, heads=2, inducing=4),
@@ -245,6 +246,7 @@ def test_bad_calls_say_what_was_expected() -> None:
         "heads: 3 of them .*width of 8": (lambda: QueryDecoder(8, 3, heads=3), ValueError),
         "size: must be at least 1, got 0": (lambda: SlotAttention(8, 0), ValueError),
         "rounds: must be": (lambda: SlotAttention(8, 3, rounds=0), ValueError),
+        "latent: must be": (lambda: ImplicitDecoder(8, 3, latent=0), ValueError),
         "pull: must lie": (lambda: ImplicitDecoder(8, 3, pull=-1.0), ValueError),
         "seeds: must be": (lambda: SetTransformerEncoder(8, 3, seeds=0), ValueError),
         r"memory: .*8 in .*\(2, 6, 4\)": (lambda: decoder(read[..., :4]), ValueError),

@@ -20,9 +20,9 @@ from setwise.models.initialise import glorot
 from setwise.models.set_transformer import PooledReader
 
 _MOMENTUM = 0.9
-# The curvature is measured at one place by that many rounds, and elsewhere may be so much higher.
-_ROUNDS, _MARGIN = 8, 2.0
-_LONGEST = 10.0  # step of a whole set, where it is higher still
+# The curvature is measured where the descent starts, in so many rounds of the power method. Later
+# it may be so many times as high, and where it is higher still, steps of a set are no longer.
+_ROUNDS, _MARGIN, _LONGEST = 8, 2.0, 10.0
 
 
 class ImplicitDecoder(nn.Module):
@@ -41,8 +41,10 @@ class ImplicitDecoder(nn.Module):
     one is the approximation of the paper, and more are as many terms of Neumann's series for the
     exact implicit derivative, from which more is learned in few steps.
 
-    All that is known of the elements is z, so ``latent`` should exceed the numbers that they have
-    together: few ``features`` will do, as another layer follows.
+    All that is known of the elements is z, so ``latent`` (512 as in the paper) should exceed the
+    numbers that they have together: few ``features`` will do, as another layer follows.
+    While no ranks change, a change of z moves them by at most :math:`1 / (2 \sqrt\lambda)` of its
+    length, so a stronger pull is steadier, and lets them say less.
 
     >>> decoder = ImplicitDecoder(inputs=16, size=3, features=5, latent=32, heads=2)
     >>> decoder(torch.rand(4, 7, 16)).shape
@@ -90,14 +92,16 @@ class ImplicitDecoder(nn.Module):
         # Ranks change with the least error of an element, so 16 bits would lead elsewhere.
         autocast = torch.is_autocast_enabled(kind)
         with torch.autocast(kind, enabled=False) if autocast else nullcontext():
-            return self._solve(wide(target)).to(target.dtype)
+            return self._solve(_wide(target)).to(target.dtype)
 
     def _solve(self, target: Tensor) -> Tensor:
         """Vectors z [*, L] -> elements [*, N, F]."""
-        first = wide(self.first)
+        first = _wide(self.first)
         elements = first.expand(*target.shape[:-1], *first.shape)
         with torch.no_grad():
-            rate = 1 / (_MARGIN * self.encoder.curvature(first) + self.pull)
+            curvature = _MARGIN * self.encoder.curvature(first) + self.pull
+            # Without pull, and where no unit is active at first, there is none at all.
+            rate = 1 / curvature.clamp(min=torch.finfo(curvature.dtype).eps)
             velocity = torch.zeros_like(elements)
             for _ in range(self.steps):
                 ahead = elements + _MOMENTUM * velocity
@@ -111,7 +115,7 @@ class ImplicitDecoder(nn.Module):
     def slope(self, elements: Tensor, target: Tensor) -> Tensor:
         """The gradient [*, N, F] of what is minimised; written out, so that it has gradients."""
         encoded, jacobian = self.encoder(elements)
-        return jacobian.transposed(encoded - target) + self.pull * (elements - wide(self.first))
+        return jacobian.transposed(encoded - target) + self.pull * (elements - _wide(self.first))
 
 
 class SortedEncoder(nn.Module):
@@ -123,19 +127,19 @@ class SortedEncoder(nn.Module):
         self.by_rank = nn.Parameter(torch.randn(size, latent) * size**-0.5)
 
     def forward(self, elements: Tensor) -> tuple[Tensor, _Jacobian]:
-        lower, upper = wide(self.lower.weight), wide(self.upper.weight)
-        below = functional.linear(elements, lower, wide(self.lower.bias))
-        above = functional.linear(below.relu(), upper, wide(self.upper.bias))  # [*, N, L]
-        by_rank = wide(self.by_rank).expand_as(above)
+        lower, upper = _wide(self.lower.weight), _wide(self.upper.weight)
+        below = functional.linear(elements, lower, _wide(self.lower.bias))
+        above = functional.linear(below.relu(), upper, _wide(self.upper.bias))  # [*, N, L]
+        by_rank = _wide(self.by_rank).expand_as(above)
         weights = torch.zeros_like(by_rank).scatter(-2, above.argsort(dim=-2), by_rank)
         encoded = (weights * above).sum(dim=-2)
         return encoded, _Jacobian(lower, upper, below > 0, weights)
 
     def curvature(self, elements: Tensor) -> Tensor:
-        """That of half the square of g at a set [N, F], along its steepest direction: nearly.
+        """The largest of half the square of g at a set [N, F], or a little less: [1, 1].
 
-        By rounds of the power method, which never give too much. As it starts from the pull on all
-        of g, it starts with a share of that direction.
+        It is the largest eigenvalue of the Jacobian's transpose times the Jacobian, by the power
+        method, which never gives too much. That starts from a direction that moves g.
         """
         encoded, jacobian = self(elements)
         along = jacobian.transposed(torch.ones_like(encoded))
@@ -160,7 +164,7 @@ class _Jacobian:
         return below @ self.lower
 
 
-def wide(tensor: Tensor) -> Tensor:
+def _wide(tensor: Tensor) -> Tensor:
     """Of at least 32 bits."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
@@ -170,5 +174,8 @@ def _length(change: Tensor) -> Tensor:
 
 
 def _shortened(step: Tensor) -> Tensor:
-    """Steps [*, N, F], none of them so long that a set is thrown far away."""
+    """Steps [*, N, F], none of them so long that a set is thrown far away.
+
+    By how much is a part of the rate, which has no gradient either.
+    """
     return step * (_LONGEST / _length(step.detach()).clamp(min=_LONGEST))
