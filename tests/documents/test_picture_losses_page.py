@@ -172,9 +172,14 @@ def test_times_are_of_one_network(tmp_path: Path) -> None:
     for told in ({"ensemble": "all"}, {"seconds": 0}):  # losses together, and no time at all
         other = Recorded(SHEET, [one | told for one in SMALL.records], [])
         assert step_times(tmp_path, [other]).keys() == {("pictures", "queries", AH)}
-    for wrong in ({"members": 0}, {"experiment": "others"}):
-        path.write_text(json.dumps(line | wrong) + "\n")
-        with pytest.raises(ValueError, match=rf"pictures.jsonl, line 1: .*{next(iter(wrong))}"):
+    for name, told in (
+        ("members", {"members": 0}),
+        ("experiment", {"experiment": "others"}),
+        ("loss", {"loss": "no_loss"}),
+        ("hardware", {"environment": {}}),
+    ):
+        path.write_text(json.dumps(line | told) + "\n")
+        with pytest.raises(ValueError, match=rf"pictures.jsonl, line 1: .*{name}"):
             step_times(tmp_path, [SMALL])
 
 

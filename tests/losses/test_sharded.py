@@ -50,12 +50,17 @@ def test_tensors_that_are_spread_already(told: list[dict[str, Any]]) -> None:
 
 
 def test_what_is_not_spread_as_a_whole_is_refused(told: list[dict[str, Any]]) -> None:
-    for rank in told:
-        said = [mistake.split(", got")[0] for mistake in rank["refused dtensors"]]
+    for rank, found in enumerate(told):
+        said = [mistake.split(", got")[0] for mistake in found["refused dtensors"]]
         wrong = "expected a tensor of this process"
         assert said[0] == f"target: {wrong}"
         assert said[1].startswith("target: input is a DTensor, so that target must be one")
-        assert said[2:] == [f"input: {wrong}", f"target: {wrong}", f"input: {wrong}"]
+        assert said[2:5] == [f"input: {wrong}", f"target: {wrong}", f"input: {wrong}"]
+        if rank == 1:
+            assert said[5].startswith("impl: expected one of 'auto'")
+            assert said[6].startswith("target: expected a DTensor with its elements spread")
+        else:
+            assert said[5:] == ["group: the call of rank 1 was refused there"] * 2
 
 
 @pytest.mark.parametrize("size", SIZES)

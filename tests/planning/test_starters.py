@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -102,12 +104,30 @@ def test_an_archive_of_any_blocks(capsys: Captured, monkeypatch: pytest.MonkeyPa
     cli.main([*command, "--transitions", "100"])
     said = capsys.readouterr()
     assert "2 looks for 4 kinds, 2 blocks in two materials: some states are" in said.err
+    assert "learn from more, as by --transitions 400\n" in said.err
     assert f"symbols    {symbols_file(path, 100)}" in said.out
+    # Nothing but black: more steps would not help.
+    there = BlocksworldArchive.read(path)
+    replace(there, patches=there.patches * 0).write(path)
+    cli.main(command)
+    steps = len(there.transitions)
+    assert f"all {steps} steps that there are were learned from\n" in capsys.readouterr().err
+
+
+# Slow: it draws. Other archives that are refused are in test_planning_photographs.py.
+@pytest.mark.slow
+def test_an_archive_that_will_not_do(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("setwise.render.dataset._cores", lambda: 1)
+    folder = Path("mine")
+    path, _ = draw_archive(SMALL.render_settings(), None, folder)
+    fewer, _ = draw_archive(SMALL.render_settings(), 20, folder)
+    command = ["plan", "blocksworld", "--archive", str(path)]
     settings = folder / "settings.json"
     for words, message in (
         (["--network", "x"], "--archive: instead of a network, and --network names one"),
         (["--archive", "x"], "--archive: expected a file, x is not there"),
         (["--archive", str(settings)], f"{settings}: damaged, or no archive at all"),
+        (["--archive", str(fewer)], f"{fewer}: planning needs pictures of all 48 states"),
     ):
         assert cli.main([*command, *words]) == 2
         assert capsys.readouterr().err.startswith(message)
@@ -115,9 +135,33 @@ def test_an_archive_of_any_blocks(capsys: Captured, monkeypatch: pytest.MonkeyPa
     assert capsys.readouterr().err.endswith("is an archive of pictures; name it by --archive\n")
     assert cli.main(["plan", "puzzle", *command[2:]]) == 2
     assert capsys.readouterr().err.startswith("--archive: holds pictures of blocks, and the world")
-    settings.write_text('{"seed": 0}')
-    assert cli.main(command) == 2
-    assert f"{settings}: expected the world of its environment" in capsys.readouterr().err
+    assert cli.main([*command[:2], "--transitions", "7"]) == 2
+    assert capsys.readouterr().err.startswith("--transitions: those of pictures; name these by")
+    reader = SimpleNamespace(path="reader", data=SimpleNamespace(world_name="blocks-4x3"))
+    pictures = SimpleNamespace(reader=reader)
+    with monkeypatch.context() as patched:
+        patched.setattr("setwise.cli.plan.given_pictures", lambda options: pictures)
+        assert cli.main(command) == 2
+    assert "pictures of blocks-4x3, and plans would be of blocks-2x3" in capsys.readouterr().err
+    drawn = json.loads(settings.read_text())
+    world = {"environment": drawn["environment"]}
+    for told, message in (
+        ({"seed": 0}, f"{settings}: expected the world of its environment, and a seed"),
+        (world | {"seed": -1}, f"{settings}: seed: must be at least 0, got -1"),
+        (_with_blocks(drawn, 1), f"{settings}: expected at least 2 blocks, got 1"),
+        (_with_blocks(drawn, 3), f"{path}: expected 3 blocks, those of Blocksworld(blocks=3"),
+    ):
+        settings.write_text(json.dumps(told))
+        assert cli.main(command) == 2
+        assert capsys.readouterr().err.startswith(message)
+    assert not list(folder.glob("symbols-*"))  # of what is refused, nothing is learned
+
+
+def _with_blocks(drawn: dict[str, Any], blocks: int) -> dict[str, Any]:
+    environment = drawn["environment"]
+    return drawn | {
+        "environment": environment | {"world": environment["world"] | {"blocks": blocks}}
+    }
 
 
 @pytest.mark.parametrize(("name", "option"), [("puzzle", "--runs"), ("blocksworld", "--data")])

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import setwise as sw
@@ -180,23 +180,29 @@ def of_dtensors(rank: int, ranks: int) -> float:
     return max(error(got, expected) for got, expected in pairs)
 
 
-def refused_dtensors(ranks: int) -> list[str]:
-    """Where only some of a call is spread, or a group is named too, or no loss could take it."""
-    ones = torch.ones(2, 8, 4)
-    spread = distribute_tensor(ones, init_device_mesh(DEVICE, (ranks,)), [Shard(1)])
+def refused_dtensors(rank: int, ranks: int) -> list[str]:
+    """Where only some of a call is spread, or a group is named too, or no loss could take it.
+
+    Of the last two, the second rank alone has an option wrong, and a tensor spread otherwise.
+    """
+    ones, mesh = torch.ones(2, 8, 4), init_device_mesh(DEVICE, (ranks,))
+    spread = distribute_tensor(ones, mesh, [Shard(1)])
+    otherwise = DTensor.from_local(ones, mesh, [Shard(0 if rank == 1 else 1)])
     calls: list[tuple[Any, dict[str, Any]]] = [
         (sw.set_cross_entropy, {"input": ones, "target": spread}),
         (sw.set_cross_entropy, {"input": spread, "target": ones}),
         (sw.set_average, {"input": spread, "target": spread, "group": dist.group.WORLD}),
         (sw.hausdorff, {"input": ones, "target": spread, "group": dist.group.WORLD}),
         (sw.assignment_cross_entropy, {"input": spread, "target": spread}),
+        (sw.hausdorff, {"input": spread, "target": spread, "impl": "" if rank == 1 else "auto"}),
+        (sw.set_average, {"input": spread, "target": otherwise}),
     ]
     told = []
     for loss, call in calls:
         try:
             loss(**call)
             told.append("")
-        except TypeError as mistake:
+        except (TypeError, ValueError) as mistake:
             told.append(str(mistake))
     return told
 
@@ -316,7 +322,7 @@ def work(rank: int, ranks: int) -> dict[str, Any]:
             }
     if DEVICE == "cpu":  # Gloo does not spread tensors that are on a GPU
         found["dtensors"] = of_dtensors(rank, ranks)
-        found["refused dtensors"] = refused_dtensors(ranks)
+        found["refused dtensors"] = refused_dtensors(rank, ranks)
     return found
 
 

@@ -19,7 +19,7 @@ from setwise.cli.picture_problems import (
     require_pictures_of,
 )
 from setwise.cli.plans import StoppedTrainingError
-from setwise.cli.starters import STARTERS, of_archive
+from setwise.cli.starters import STARTERS, Starter, of_archive
 from setwise.cli.training import stopped
 from setwise.cli.user_file import run_file
 from setwise.files import atomic_write_text, file_in, require_name
@@ -80,7 +80,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--transitions",
         type=positive_whole,
-        default=400,
+        metavar="N",
         help="steps between pictures of --archive to learn from; default: 400",
     )
     add("--runs", type=Path, default=Path("runs"), help="folder of trained networks; default: runs")
@@ -119,6 +119,8 @@ def _run(options: argparse.Namespace) -> int:
     require_pair(options)
     if options.archive and options.network:
         raise CommandError("--archive: instead of a network, and --network names one")
+    if options.transitions and not options.archive:
+        raise CommandError("--transitions: those of pictures; name these by --archive")
     if options.world:
         run_file("--world", options.world)
     require_folder("--output", options.output)
@@ -158,7 +160,7 @@ def _space(options: argparse.Namespace, pictures: GivenPictures | None) -> Space
     from setwise.planning.learned import choose_space, open_space
 
     if options.archive:
-        return of_archive(options)
+        return _learned(of_archive(options), options, pictures)
     if options.network:
         require_file("--network", options.network)
         if options.network.suffix == ".npz":
@@ -175,8 +177,13 @@ def _space(options: argparse.Namespace, pictures: GivenPictures | None) -> Space
             f"--network: {options.runs} holds none of the {options.name}; train one with setwise "
             f"train FILE.py --keep all, an experiment over its states"
         )
-    starter = STARTERS[options.name]
-    if pictures is not None:
+    return _learned(STARTERS[options.name], options, pictures)
+
+
+def _learned(
+    starter: Starter, options: argparse.Namespace, pictures: GivenPictures | None
+) -> Space:
+    if pictures is not None:  # known to be of another world before anything is learned
         require_pictures_of(pictures, starter.world_name())
     return starter.learn(options)
 
@@ -265,8 +272,10 @@ def _portable(word: str) -> str:
 
     >>> _portable("--output=/home/someone/plans"), _portable("runs/network.safetensors")
     ('--output=plans', 'runs/network.safetensors')
+    >>> _portable("/home/someone/rate=1/network.safetensors")
+    'network.safetensors'
     """
-    before, equals, value = word.rpartition("=")
+    before, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
     path, here = Path(value), Path.cwd()
     if not (path.is_absolute() and path.name):
         return word

@@ -16,6 +16,7 @@ from setwise.data.checks import require_int
 from setwise.experiments.recipes import table5
 from setwise.experiments.recipes.paper import SH
 from setwise.experiments.tasks import BlocksData
+from setwise.outside import named
 from setwise.worlds import PicturedBlocksworld
 
 if TYPE_CHECKING:
@@ -72,12 +73,11 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
     return open_seen(path, _blocks(), BLOCKS.seed)
 
 
-def of_archive(options: argparse.Namespace) -> SeenSpace:
+def of_archive(options: argparse.Namespace) -> Starter:
     """Symbols of any number of blocks, of whose states all have pictures in an archive.
 
     What the world is, and the order of its states, stand in the settings beside it.
     """
-    from setwise.planning.seen_space import open_seen
     from setwise.render import files
 
     path = options.archive
@@ -85,19 +85,33 @@ def of_archive(options: argparse.Namespace) -> SeenSpace:
         raise CommandError(f"--archive: holds pictures of blocks, and the world is {options.name}")
     require_file("--archive", path)
     settings = files.read_settings(path.parent)
-    try:
-        world, seed = Blocksworld(**settings["environment"]["world"]), settings["seed"]
-        require_int("seed", seed, 0)
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path.with_name(files.SETTINGS)}: expected the world of its environment, and a seed"
-        ) from error
-    space = open_seen(path, world, seed, options.transitions)
+    with named(path.with_name(files.SETTINGS)):
+        try:
+            world, seed = Blocksworld(**settings["environment"]["world"]), settings["seed"]
+            require_int("seed", seed, 0)
+        except (KeyError, TypeError) as error:
+            raise ValueError("expected the world of its environment, and a seed") from error
+        if world.blocks < 2:
+            raise ValueError("expected at least 2 blocks, got 1")
+    return Starter(
+        lambda: PicturedBlocksworld.name_of(world), lambda options: _seen(options, world, seed)
+    )
+
+
+def _seen(options: argparse.Namespace, world: Blocksworld, seed: int) -> SeenSpace:
+    """What is learned from an archive, and a word of it if it is too little."""
+    from setwise.planning.seen_space import TRANSITIONS, open_seen
+
+    wanted = options.transitions or TRANSITIONS
+    space = open_seen(options.archive, world, seed, wanted)
     looks, kinds = space.symbols.looks.count, 2 * world.blocks
     if looks < kinds:
+        more = f"learn from more, as by --transitions {4 * wanted}"
+        if space.transitions < wanted:
+            more = f"all {space.transitions} steps that there are were learned from"
         print(
             f"{looks} looks for {kinds} kinds, {world.blocks} blocks in two materials: some states "
-            f"are taken for others; learn from more, as by --transitions {4 * options.transitions}",
+            f"are taken for others; {more}",
             file=sys.stderr,
         )
     return space

@@ -25,8 +25,9 @@ from setwise.features import Bernoulli, Categorical, Features
 from setwise.planning.actions.pictured import PicturedSteps
 from setwise.planning.actions.seen import SeenSymbols, Sights
 from setwise.worlds import PicturedBlocksworld
+from setwise.worlds.blocksworld import ranks_of_archive
 
-_TRANSITIONS = 400  # that symbols are learned from, of those of the archive, unless told otherwise
+TRANSITIONS = 400  # that symbols are learned from, of those of the archive, unless told otherwise
 _SURE = 20.0  # the logit of what is there
 
 
@@ -103,21 +104,22 @@ class SeenSpace:
         )
 
 
-def symbols_file(archive: Path, transitions: int = _TRANSITIONS) -> Path:
+def symbols_file(archive: Path, transitions: int = TRANSITIONS) -> Path:
     """Where the symbols of an archive are kept: beside it, under a name that no other has."""
     name = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
-    others = "" if transitions == _TRANSITIONS else f"-{transitions}"
+    others = "" if transitions == TRANSITIONS else f"-{transitions}"
     return archive.with_name(f"symbols-{name}{others}.safetensors")
 
 
 def open_seen(
-    path: Path, world: Blocksworld, seed: int, transitions: int = _TRANSITIONS
+    path: Path, world: Blocksworld, seed: int, transitions: int = TRANSITIONS
 ) -> SeenSpace:
     """The archive of all states, with symbols that are learned the first time and kept beside it.
 
     ``seed`` is that of the states of the archive; symbols are learned from so many ``transitions``.
     """
     archive = BlocksworldArchive.read(path)
+    ranks_of_archive(path, archive, world, seed)  # refused before anything is learned, and kept
     steps = PicturedSteps.draw(archive, min(transitions, len(archive.transitions)), seed)
     kept = symbols_file(path, transitions)
     if kept.is_file():

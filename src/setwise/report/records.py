@@ -125,11 +125,7 @@ def check_run(sheet: Sheet, record: Record) -> None:
     require(record, _RUN)
     require(record["environment"], _ENVIRONMENT)
     require(record["config"], _CONFIG)
-    if record["experiment"] != sheet.name:
-        raise ValueError(f"experiment: expected {sheet.name}, got {record['experiment']}")
-    if record["loss"] not in sheet.losses:
-        known = ", ".join(sheet.losses)
-        raise ValueError(f"loss: {sheet.name}.json has no {record['loss']}; it has {known}")
+    check_cell(sheet, record)
     if record["members"] < 1:
         raise ValueError(f"members: expected one or more, got {record['members']}")
     if "planning" in record["config"] or "problems" in record:
@@ -139,6 +135,15 @@ def check_run(sheet: Sheet, record: Record) -> None:
     compared = [sheet.metric, *({HELDOUT} & metrics.keys())]
     require(metrics, dict.fromkeys(compared, NUMBER_OR_NOTHING))
     _check_history(record["history"])
+
+
+def check_cell(sheet: Sheet, record: Record) -> None:
+    """Refuse what is of another experiment, or of a loss that it does not compare."""
+    if record["experiment"] != sheet.name:
+        raise ValueError(f"experiment: expected {sheet.name}, got {record['experiment']}")
+    if record["loss"] not in sheet.losses:
+        known = ", ".join(sheet.losses)
+        raise ValueError(f"loss: {sheet.name}.json has no {record['loss']}; it has {known}")
 
 
 def check_cost(record: Record) -> None:

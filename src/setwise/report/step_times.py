@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from setwise.experiments.experiment import Sheet
 from setwise.experiments.records import Record
 from setwise.report import records as files
 from setwise.report.effort import Key, Times, curve
@@ -47,7 +48,7 @@ def said_of_times(results: Path, study: Recorded, times: Times) -> str:
     parts = []
     if measured:
         members = " or ".join(str(n) for n in sorted({one["members"] for one in measured}))
-        where = sorted({str(one["environment"].get("hardware", "")) for one in measured})
+        where = sorted({one["environment"]["hardware"] for one in measured})
         parts.append(
             f"measured on steps alone, where {members} with the same loss take them together on "
             f"{' and '.join(where)}"
@@ -64,14 +65,14 @@ def said_of_times(results: Path, study: Recorded, times: Times) -> str:
 
 def _timed(results: Path, study: Recorded) -> list[Record]:
     """What was measured of steps alone."""
-    name = study.sheet.name
-    return files.read(file_of(results, name), partial(_check, name))
+    sheet = study.sheet
+    return files.read(file_of(results, sheet.name), partial(_check, sheet))
 
 
-def _check(experiment: str, line: Record) -> None:
+def _check(sheet: Sheet, line: Record) -> None:
     files.require(line, _TIMED)
-    if line["experiment"] != experiment:
-        raise ValueError(f"experiment: expected {experiment}, got {line['experiment']}")
+    files.require(line["environment"], {"hardware": str})
+    files.check_cell(sheet, line)
     if line["members"] < 1 or line["milliseconds"] <= 0:
         raise ValueError("members, milliseconds: expected networks and a time, got none")
 

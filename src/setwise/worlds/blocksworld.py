@@ -81,19 +81,7 @@ class PicturedBlocksworld(World):
         All states must have been drawn, in the order of a sample of all of them by the seed. Which
         picture shows which state is not in an archive, but its transitions betray it.
         """
-        if len(vectors) != world.number_of_states:
-            raise ValueError(
-                f"{path}: planning needs pictures of all {world.number_of_states} states of "
-                f"{world}, got {len(vectors)}"
-            )
-        ranks = world.rank(world.sample(len(vectors), seed))
-        claimed = ranks[torch.from_numpy(BlocksworldArchive.read(path).transitions)].unique(dim=0)
-        if not claimed.equal(world.transitions().unique(dim=0)):
-            raise ValueError(
-                f"{path}: its transitions are not those of {world} with the states in the order of "
-                f"the seed, so that its pictures would be taken for those of other "
-                f"states; draw them with setwise data blocksworld"
-            )
+        ranks = ranks_of_archive(path, BlocksworldArchive.read(path), world, seed)
         ordered = torch.empty_like(vectors)
         ordered[ranks] = vectors
         names = _names(path.with_name("settings.json"))
@@ -258,6 +246,29 @@ def _round_trip(states: Tensor) -> Tensor:
     stack, level, _ = states.unbind(-1)
     last = 2 * states.shape[-2]
     return torch.where(stack == 0, level, last - level).argsort(-1)
+
+
+def ranks_of_archive(
+    path: Path, archive: BlocksworldArchive, world: Blocksworld, seed: int
+) -> Tensor:
+    """Which states [S] the pictures of an archive show, if they show all of the world."""
+    states, blocks = archive.boxes.shape[:2]
+    if blocks != world.blocks:
+        raise ValueError(f"{path}: expected {world.blocks} blocks, those of {world}, got {blocks}")
+    if states != world.number_of_states:
+        raise ValueError(
+            f"{path}: planning needs pictures of all {world.number_of_states} states of "
+            f"{world}, got {states}"
+        )
+    ranks = world.rank(world.sample(states, seed))
+    claimed = ranks[torch.from_numpy(archive.transitions)].unique(dim=0)
+    if not claimed.equal(world.transitions().unique(dim=0)):
+        raise ValueError(
+            f"{path}: its transitions are not those of {world} with the states in the order of "
+            f"the seed, so that its pictures would be taken for those of other "
+            f"states; draw them with setwise data blocksworld"
+        )
+    return ranks
 
 
 def _names(settings: Path) -> list[str] | None:
