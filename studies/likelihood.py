@@ -30,7 +30,7 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         data=PuzzleData(scored_as="categorical"),
     )
     if scenario == "categorical-slower":
-        # At the paper's rate codes saturate within the first steps, and SH stays where that ends.
+        # Whether SH stays on its plateau because of the task, or because of the rate.
         return replace(base, schedule=replace(base.schedule, learning_rate=3e-4))
     if scenario == "presence":
         return replace(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from setwise.cli.user_file import run_file
 from setwise.experiments import Config, Experiment, Schedule
@@ -26,8 +26,8 @@ CHOSEN: dict[str, dict[str, Any]] = json.loads(SETTINGS.read_text())
 DATA: ScenesData = ScenesData(renderer="torch", varied=True)
 WIDEST = 0.4  # the scale of places at first, where it falls
 _WIDTH = 128
-# Of backbones: the convolutions, and the residual blocks after each. Of 8 x 8 regions one often
-# holds two small objects; the fine one has 16 x 16.
+# Of backbones: the convolutions, and the residual blocks after each. The coarse
+# one leaves 8 x 8 regions, of which one may hold two small objects; the fine one 16 x 16.
 BACKBONES: dict[str, tuple[tuple[int, ...], int]] = {
     "coarse": ((32, 64, 128, 128), 0),
     "fine": ((32, 64, 128), 1),
@@ -69,19 +69,10 @@ SCENARIOS |= {f"{name}-fine": (name, "fine") for name in RECIPES}
 CELLS = tuple((scenario, RECIPES[name].loss) for scenario, (name, _) in SCENARIOS.items())
 
 
-@dataclass(frozen=True)
-class CompiledPredictor(STUDY.PublishedPredictor):  # type: ignore[misc, name-defined]
-    """A recipe whose step is compiled: a minute that pays in a training of so many steps."""
-
-    kind: ClassVar[str] = "compiled predictor"
-    compiled: ClassVar[bool] = True
-
-
 def config(scenario: str, loss: str, seed: int) -> Config:
     """A recipe behind a backbone, with what was chosen for the two."""
     name, backbone = SCENARIOS[scenario]
     recipe, chosen = RECIPES[name], CHOSEN[backbone]
-    network = CompiledPredictor if scenario == "queries-fine" else STUDY.PublishedPredictor
     return Config(
         experiment="rendered-scenes",
         scenario=scenario,
@@ -90,7 +81,9 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         shuffle_input=False,
         shuffle_target=True,
         data=replace(DATA, scale=chosen["scale"]),
-        network=network(recipe.decoder, recipe.outputs, _WIDTH, *BACKBONES[backbone]),
+        network=STUDY.PublishedPredictor(
+            recipe.decoder, recipe.outputs, _WIDTH, *BACKBONES[backbone]
+        ),
         schedule=Schedule(
             epochs=chosen["epochs"],
             batch=64,
@@ -117,5 +110,6 @@ EXPERIMENT = Experiment(
     metric_label="average precision within a distance of 0.125",
     curves_of="a thousand pictures, one in eleven of them held out",
     command="setwise train studies/rendered_scenes.py",
+    remark=STUDY.EARLIER,
     cells=CELLS,
 )

@@ -51,7 +51,7 @@ TRIALS = Path("studies", "scene-rates.jsonl")
 UNTRIED = wrapped(
     "Rates are half of those that were chosen in [short trainings on "
     "sprites](picture-losses.md#what-is-compared). Only for fine regions the rate of queries, and "
-    "the scale of places, come from a few short trainings on scenes, which are not recorded."
+    "the scale of places, are a guess after short trainings on scenes, which are not recorded."
 )
 # The numbers of a record, and the distance within which each counts an object as found.
 LIMITS = {

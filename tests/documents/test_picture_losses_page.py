@@ -283,7 +283,8 @@ def test_what_the_page_says_of_the_study_is_so() -> None:
     decoder = study.DECODERS["idspn"](network.width, 10)
     assert f"{decoder.steps} steps of the inner optimisation" in text
     assert f"one vector of {decoder.target.out_features} numbers" in text
-    assert decoder.differentiated == 4, "four more of them are differentiated"
+    assert decoder.differentiated == 4
+    assert "four more of them are differentiated" in text
 
 
 @pytest.mark.slow
@@ -305,4 +306,8 @@ def test_rows_of_an_earlier_decoder_are_called_so() -> None:
                     rows[one["scenario"]].add(one["environment"]["commit"][:9])
         assert all(commits <= earlier or not commits & earlier for commits in rows.values())
         text = " ".join((ROOT / "docs" / page).read_text().replace("**", "").split())
-        assert (phrase in text) == any(commits & earlier for commits in rows.values())
+        old = any(commits & earlier for commits in rows.values())
+        assert (phrase in text) == old
+        # And on the page of the report.
+        told = [committed_results()[name].sheet.remark for name in names]
+        assert all(("with an earlier decoder" in remark) == old for remark in told)

@@ -18,7 +18,7 @@ from setwise.experiments.recipes import table5
 from setwise.experiments.saved_networks import save_network
 from setwise.experiments.train import Training
 from setwise.planning import LatentPlanner
-from setwise.planning.seen_space import SeenSpace, open_seen, symbols_file
+from setwise.planning.seen_space import TRANSITIONS, SeenSpace, open_seen, symbols_file
 from setwise.render.archive import draw_archive
 from tiny_experiments import puzzle_config
 
@@ -137,6 +137,10 @@ def test_an_archive_that_will_not_do(capsys: Captured, monkeypatch: pytest.Monke
     assert capsys.readouterr().err.startswith("--archive: holds pictures of blocks, and the world")
     assert cli.main([*command[:2], "--transitions", "7"]) == 2
     assert capsys.readouterr().err.startswith("--transitions: those of pictures; name these by")
+    with pytest.raises(SystemExit):
+        cli.main(["plan", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"of --archive to learn from; default: {TRANSITIONS} " in said
     reader = SimpleNamespace(path="reader", data=SimpleNamespace(world_name="blocks-4x3"))
     pictures = SimpleNamespace(reader=reader)
     with monkeypatch.context() as patched:

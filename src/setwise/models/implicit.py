@@ -39,7 +39,7 @@ class ImplicitDecoder(nn.Module):
     with momentum lead towards the minimum, at a rate that follows the curvature, and no graph is
     kept of them. Gradients are those of ``differentiated`` more steps from there, without momentum:
     one is the approximation of the paper, and more are as many terms of Neumann's series for the
-    exact implicit derivative, from which more is learned in few steps.
+    exact implicit derivative.
 
     All that is known of the elements is z, so ``latent`` (512 as in the paper) should exceed the
     numbers that they have together: few ``features`` will do, as another layer follows.
