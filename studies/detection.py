@@ -247,11 +247,6 @@ def _config(
     )
 
 
-# Until the cells with an `ImplicitDecoder` are trained again.
-EARLIER = (
-    "iDSPN and the implicit decoder were trained here with an earlier decoder, of a narrow vector "
-    "and inner steps that were far too short."
-)
 COMPARED: dict[str, Any] = {
     "seeds": 5,
     "metric": "ap_0.1",
@@ -274,7 +269,6 @@ EXPERIMENT = Experiment(
         "chamfer_cross_entropy",
     ),
     command="setwise train studies/detection.py --experiment pictures",
-    remark=EARLIER,
     **COMPARED,
 )
 RECIPES = Experiment(
@@ -288,6 +282,5 @@ RECIPES = Experiment(
     },
     losses=("detr_loss", "huber_loss", "bethe_likelihood", "assignment_cross_entropy"),
     command="setwise train studies/detection.py --experiment picture-recipes",
-    remark=EARLIER,
     **COMPARED,
 )

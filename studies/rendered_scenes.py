@@ -1,27 +1,22 @@
 """Rendered scenes: our losses beside the recipes of Slot Attention and iDSPN, on one data set.
 
     setwise train studies/rendered_scenes.py                    # draws 22,000 scenes; wants a GPU
-    setwise train studies/rendered_scenes.py --scenarios idspn  # one network only
+    setwise train studies/rendered_scenes.py --scenarios idspn-fine       # one network only
 
 A cell is a network and a loss. Recipes and losses are those of ``detection.py``, behind either of
-two larger backbones; how many epochs there are with each, the rate of each network and the scale of
-places, which ``rendered_rates.py`` looks for, stand in ``rendered_scenes.json``.
+two larger backbones.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from setwise.cli.user_file import run_file
 from setwise.experiments import Config, Experiment, Schedule
 from setwise.experiments.tasks import ScenesData
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
-SETTINGS = Path(__file__).with_suffix(".json")
-CHOSEN: dict[str, dict[str, Any]] = json.loads(SETTINGS.read_text())
 # Trained on as they are, pictures are soon known by heart.
 DATA: ScenesData = ScenesData(renderer="torch", varied=True)
 WIDEST = 0.4  # the scale of places at first, where it falls
@@ -41,14 +36,9 @@ class Recipe:
     label: str
     decoder: str
     outputs: int
-    loss: str
     warmup: float  # the share of training over which the rate rises
     # Whether places count little at first; the authors of others give them all of their weight.
     scaled: bool = False
-
-    def blur(self, scale: float) -> float:
-        """How many times as wide as their scale places are at first."""
-        return WIDEST / scale if self.scaled else 1.0
 
 
 RECIPES = {
@@ -56,23 +46,44 @@ RECIPES = {
         label="queries with the loss on every layer, 20 outputs",
         decoder="detr",
         outputs=20,
-        loss="plain_cross_entropy",
         warmup=0.05,
         scaled=True,
     ),
-    "slot-attention": Recipe("Slot Attention, 10 outputs", "slot attention", 10, "huber_loss", 0.1),
-    "idspn": Recipe("iDSPN, 10 outputs", "idspn", 10, "huber_loss", 0.05),
+    "slot-attention": Recipe("Slot Attention, 10 outputs", "slot attention", 10, warmup=0.1),
+    "idspn": Recipe("iDSPN, 10 outputs", "idspn", 10, warmup=0.05),
 }
 # Of scenarios: the recipe and the backbone.
-SCENARIOS = {name: (name, "coarse") for name in RECIPES}
-SCENARIOS |= {f"{name}-fine": (name, "fine") for name in RECIPES}
-CELLS = tuple((scenario, RECIPES[name].loss) for scenario, (name, _) in SCENARIOS.items())
+SCENARIOS = {
+    "queries": ("queries", "coarse"),
+    "slot-attention": ("slot-attention", "coarse"),
+    "queries-fine": ("queries", "fine"),
+    "slot-attention-fine": ("slot-attention", "fine"),
+    "idspn-fine": ("idspn", "fine"),
+}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a cell is trained with: epochs, the rate, and the scale of places."""
+
+    epochs: int
+    rate: float
+    scale: float
+
+
+CELLS = {
+    ("queries", "plain_cross_entropy"): Chosen(60, 1e-3, 0.05),
+    ("slot-attention", "huber_loss"): Chosen(60, 5e-4, 0.05),
+    ("queries-fine", "bethe_likelihood"): Chosen(60, 5e-4, 0.1),
+    ("slot-attention-fine", "huber_loss"): Chosen(60, 5e-4, 0.1),
+    ("idspn-fine", "huber_loss"): Chosen(60, 1e-3, 0.1),
+}
 
 
 def config(scenario: str, loss: str, seed: int) -> Config:
     """A recipe behind a backbone, with what was chosen for the two."""
     name, backbone = SCENARIOS[scenario]
-    recipe, chosen = RECIPES[name], CHOSEN[backbone]
+    recipe, chosen = RECIPES[name], CELLS[scenario, loss]
     return Config(
         experiment="rendered-scenes",
         scenario=scenario,
@@ -80,17 +91,17 @@ def config(scenario: str, loss: str, seed: int) -> Config:
         seed=seed,
         shuffle_input=False,
         shuffle_target=True,
-        data=replace(DATA, scale=chosen["scale"]),
+        data=replace(DATA, scale=chosen.scale),
         network=STUDY.PublishedPredictor(
             recipe.decoder, recipe.outputs, _WIDTH, *BACKBONES[backbone]
         ),
         schedule=Schedule(
-            epochs=chosen["epochs"],
+            epochs=chosen.epochs,
             batch=64,
-            learning_rate=chosen["rates"][name],
+            learning_rate=chosen.rate,
             cooldown=0.5,
             warmup=recipe.warmup,
-            blur=recipe.blur(chosen["scale"]),
+            blur=WIDEST / chosen.scale if recipe.scaled else 1.0,
             evaluations=10,
         ),
     )
@@ -110,6 +121,5 @@ EXPERIMENT = Experiment(
     metric_label="average precision within a distance of 0.125",
     curves_of="a thousand pictures, one in eleven of them held out",
     command="setwise train studies/rendered_scenes.py",
-    remark=STUDY.EARLIER,
-    cells=CELLS,
+    cells=tuple(CELLS),
 )

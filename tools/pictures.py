@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
@@ -71,8 +71,12 @@ def update(page: Path, results: Path) -> str:
             f"{short}-end": end(study) if study else NOTHING,
             f"{short}-steps": steps(study) if study else NOTHING,
             f"{short}-seconds": seconds(study, times, results) if study else NOTHING,
-            f"{short}-limits": limits(study) if study else NOTHING,
         }
+        blocks[f"{short}-limits"] = NOTHING
+        if study:
+            blocks[f"{short}-limits"] = limits(
+                study, _best_cells(study) if name == STUDY else _every_cell(study)
+            )
     return with_blocks(page.read_text(), page.name, blocks)
 
 
@@ -163,6 +167,12 @@ def _best_cells(study: Recorded) -> list[tuple[str, list[Record]]]:
     return found
 
 
+def _every_cell(study: Recorded) -> Iterator[tuple[str, list[Record]]]:
+    for scenario in tables.scenarios(study.sheet, study.records):
+        for runs in cells_of(study, scenario).values():
+            yield scenario, runs
+
+
 def longer(study: Recorded, studies: Iterable[Recorded]) -> str:
     """What the cells that were trained longer reach then, the best first, and before."""
     short = {
@@ -225,10 +235,10 @@ def seconds(study: Recorded, times: Times, results: Path) -> str:
     return f"{said}\n{_table(['', *_symbols(study)], rows)}"
 
 
-def limits(study: Recorded) -> str:
-    """The five limits of the papers: for each loss the scenario where it ends best."""
+def limits(study: Recorded, cells: Iterable[tuple[str, list[Record]]]) -> str:
+    """Some scenarios, with the runs of a loss there, at the five limits of the papers."""
     lines = []
-    for scenario, runs in _best_cells(study):
+    for scenario, runs in cells:
         values = [median(run["metrics"][name] or 0.0 for run in runs) for name in LIMITS]
         symbol = study.sheet.losses[runs[0]["loss"]].symbol
         shown = (f"{100 * value:.1f}" for value in values)

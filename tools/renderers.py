@@ -4,10 +4,10 @@
     python -m tools.renderers write    # the tables of docs/renderers.md
 
 The records are benchmarks/records/renderers.json, drawing-h200.json beside it, which
-``benchmarks/drawing.py`` writes, and, of ``studies/rendered_scenes.py`` and
-``rendered_rates.py``, results/rendered-scenes.jsonl and results/studies/scene-rates.jsonl. Signal
-to noise is that of bytes, 10 lg(255^2 / d) with the mean square difference d; seconds are those of
-one core, which Blender, a program of its own, does not tell.
+``benchmarks/drawing.py`` writes, and, of ``studies/rendered_scenes.py``,
+results/rendered-scenes.jsonl. Signal to noise is that of bytes, 10 lg(255^2 / d) with the mean
+square difference d; seconds are those of one core, which Blender, a program of its own, does not
+tell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from setwise.cli.user_file import run_file
 from setwise.environment import describe
-from setwise.experiments import records, store
+from setwise.experiments import records
 from setwise.experiments.experiment import Sheet
 from setwise.experiments.settings import check_settings
 from setwise.files import atomic_write_text
@@ -47,12 +47,6 @@ MANY = 128  # rays for each pixel of what all are held against
 TABLE = SceneSettings()
 NAME = "rendered-scenes"
 STUDY = run_file("study", ROOT / "studies" / "rendered_scenes.py")
-TRIALS = Path("studies", "scene-rates.jsonl")
-UNTRIED = wrapped(
-    "Rates are half of those that were chosen in [short trainings on "
-    "sprites](picture-losses.md#what-is-compared). Only for fine regions the rate of queries, and "
-    "the scale of places, are a guess after short trainings on scenes, which are not recorded."
-)
 # The numbers of a record, and the distance within which each counts an object as found.
 LIMITS = {
     "ap": "any, all pictures",
@@ -180,35 +174,9 @@ def _length(config: dict[str, Any]) -> str:
     return f"{epochs} epochs of {pictures:,} pictures{varied}: {steps:,} steps of {batch}"
 
 
-def tried(results: Path) -> str:
-    """Which rates and scales were tried for each network; bold what the study takes."""
-    found = store.read(results / TRIALS)
-    if not found:
-        return UNTRIED
-    rows = []
-    for one in sorted(found, key=lambda one: (one["name"], one["scale"], one["rate"])):
-        name, rate, scale = one["name"], one["rate"], one["scale"]
-        recipe, backbone = STUDY.SCENARIOS[name]
-        chosen, scaled = STUDY.CHOSEN[backbone], STUDY.RECIPES[recipe].scaled
-        taken = chosen["rates"][recipe] == rate and (not scaled or chosen["scale"] == scale)
-        row = [f"{rate:g}", f"{scale:g}" if scaled else ""]
-        row += [f"{one[value]:.3f}" for value in ("heldout_ap", "heldout")]
-        label = STUDY.EXPERIMENT.scenarios[name]
-        rows.append([label, *(f"**{cell}**" if taken and cell else cell for cell in row)])
-    epochs = " or ".join(map(str, sorted({one["epochs"] for one in found})))
-    said = (
-        f"Rates, and for our losses the scale of places, were tried with one seed for {epochs} "
-        f"epochs, on the last tenth of the pictures to train on, held out there. Average precision "
-        f"on it, bold what the study takes:"
-    )
-    table = markdown(["network", "rate", "scale", "any", "0.125"], rows)
-    return "\n".join([wrapped(said), *table]) + "\n"
-
-
 def written(text: str, results: Path = ROOT / "results") -> str:
     """The page with the tables of the records."""
-    blocks = {"renderers": compared(), "drawing": on_a_gpu()}
-    blocks |= {"rendered": learned(results), "tried": tried(results)}
+    blocks = {"renderers": compared(), "drawing": on_a_gpu(), "rendered": learned(results)}
     return with_blocks(text, PAGE.name, blocks)
 
 

@@ -15,7 +15,6 @@ from tools.photographs import GAP
 
 from repository import ROOT
 from setwise.cli.user_file import run_file
-from setwise.experiments import store
 
 pytestmark = pytest.mark.slow
 
@@ -55,28 +54,14 @@ def test_what_a_gpu_draws_is_told(tmp_path: Path) -> None:
     assert said.endswith("torch 2.8.0, commit 0123456789ab.")
 
 
-def test_what_was_tried_is_told(tmp_path: Path) -> None:
-    assert renderers.tried(tmp_path) == renderers.UNTRIED
+def test_rates_are_half_of_those_on_sprites() -> None:
+    """But for queries with fine regions, as the page says."""
     study = renderers.STUDY
-    if not store.read(ROOT / "results" / renderers.TRIALS):
-        sprites = json.loads(study.STUDY.SETTINGS.read_text())["rates"]
-        halves = {name: sprites[{"queries": "detr"}.get(name, name)] / 2 for name in study.RECIPES}
-        assert halves == study.CHOSEN["coarse"]["rates"]
-        fine = study.CHOSEN["fine"]["rates"]
-        assert fine | {"queries": halves["queries"]} == halves  # that of queries was tried
-    rates = run_file("experiment", ROOT / "studies" / "rendered_rates.py")
-    assert renderers.TRIALS == rates.TRIALS
-    chosen = study.CHOSEN["coarse"]
-    rate, scale = chosen["rates"]["queries"], chosen["scale"]
-    line = {"name": "queries", "epochs": 20, "heldout_ap": 0.5, "heldout": 0.25}
-    lines = [line | {"rate": one, "scale": scale} for one in (rate, 9.0)]
-    lines.append(lines[0] | {"name": "idspn", "rate": chosen["rates"]["idspn"]})
-    store.append(tmp_path / rates.TRIALS, lines)
-    *_, first, second, third = renderers.tried(tmp_path).splitlines()
-    label = study.EXPERIMENT.scenarios["idspn"]
-    assert first == f"| {label} | **{lines[2]['rate']:g}** |  | **0.500** | **0.250** |"
-    assert second.endswith(f"| **{rate:g}** | **{scale:g}** | **0.500** | **0.250** |")
-    assert third.endswith(f"| 9 | {scale:g} | 0.500 | 0.250 |")
+    sprites = json.loads(study.STUDY.SETTINGS.read_text())["rates"]
+    for (scenario, _), chosen in study.CELLS.items():
+        recipe, _ = study.SCENARIOS[scenario]
+        half = sprites[{"queries": "detr"}.get(recipe, recipe)] / 2
+        assert (chosen.rate == half) == (scenario != "queries-fine")
 
 
 def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
@@ -99,7 +84,8 @@ def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
         return [" ".join(said.split()), *table.splitlines()[2:]]
 
     alike = {"epochs": 60}
-    every = [(*cell, 0.5 - 0.05 * place, alike) for place, cell in enumerate(study.CELLS)]
+    cells = list(study.CELLS)
+    every = [(*cell, 0.5 - 0.05 * place, alike) for place, cell in enumerate(cells)]
     said, first, second, *_ = learned(*every)
     assert said == (
         "Each was trained for 60 epochs of 20,000 pictures, mirrored by chance and lit otherwise "
@@ -107,7 +93,7 @@ def test_rendered_scenes_are_those_of_the_records(tmp_path: Path) -> None:
     )
     assert first.replace("|", " ").split()[-7:] == ["3", *["0.600"] * 6]
     assert second.replace("|", " ").split()[-7:] == ["3", *["0.550"] * 6]
-    scenario, loss = study.CELLS[-1]
+    scenario, loss = cells[-1]
     sheet = study.EXPERIMENT.sheet
     last = f"{sheet.label(scenario)} with {sheet.losses[loss].symbol}"
     said, *_ = learned(*every[:-1])

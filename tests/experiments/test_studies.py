@@ -10,13 +10,11 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import setwise as sw
 from setwise.cli.user_file import run_file
-from setwise.data.scenes import SceneArchive
 from setwise.data.sprites import SPRITE
 from setwise.experiments import store
 from setwise.experiments.config import config_from
@@ -242,63 +240,13 @@ def test_rendered_scenes_are_drawn_and_trained_on(
     assert record["config"]["data"]["sha256"]
 
 
-# Slow: a training. The one above breaks as well where the study that is tried here does.
-@pytest.mark.slow
-def test_rates_of_scenes_are_tried_and_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rates = run_file("experiment", STUDIES / "rendered_rates.py")
-    study = rates.STUDY
-    _make_scenes_small(study, monkeypatch)
-    monkeypatch.setattr(study, "DATA", replace(study.DATA, pictures=82, train=80))
-    monkeypatch.setattr(rates, "EPOCHS", 1)
-    monkeypatch.setattr(rates, "TRIED", {"slot-attention": ((1e-3, 0.05),)})
-    results, runs = tmp_path / "results", tmp_path / "runs"
-    random = np.random.default_rng(0)
-    SceneArchive(
-        random.integers(256, size=(82, 16, 16, 3), dtype=np.uint8),
-        random.integers(2, size=(82, 4, 4), dtype=np.uint8),
-        random.uniform(-3, 3, size=(82, 4, 3)).astype(np.float32),
-        np.full(82, 3),
-    ).write(study.DATA.archive(runs))
-    for _ in range(2):  # what is recorded is not tried again
-        rates.main(str(results), str(runs), "slot-attention")
-    [line] = store.read(results / rates.TRIALS)
-    assert 0 <= line["heldout_ap"] <= 1
-    data = rates.trial("slot-attention", 1e-3, 0.1, runs).data
-    task, whole = data.load(runs), study.DATA.bound(runs).load(runs)
-    assert (len(task.inputs), task.train, data.scale) == (whole.train, whole.train * 9 // 10, 0.1)
-    assert task.inputs.equal(whole.inputs[: whole.train])
-
-    settings = tmp_path / "settings.json"
-    settings.write_text(study.SETTINGS.read_text())
-    monkeypatch.setattr(study, "SETTINGS", settings)
-    others = [
-        line | {"run": "a", "rate": 3e-3, "heldout_ap": 2.0},
-        line | {"run": "b", "name": "queries-fine", "rate": 4e-3, "scale": 0.3},
-    ]
-    store.append(results / rates.TRIALS, others)
-    rates.main(str(results), "--choose")
-    chosen = json.loads(study.SETTINGS.read_text())
-    was = json.loads((STUDIES / "rendered_scenes.json").read_text())
-    assert chosen["coarse"] == was["coarse"] | {
-        "rates": was["coarse"]["rates"] | {"slot-attention": 3e-3}
-    }
-    assert chosen["fine"] == was["fine"] | {
-        "scale": 0.3,
-        "rates": was["fine"]["rates"] | {"queries": 4e-3},
-    }
-    with pytest.raises(SystemExit, match=r"networks: expected some of queries, slot-.*, got detr"):
-        rates.main(str(results), str(runs), "detr")
-
-
 def _make_scenes_small(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     size: dict[str, Any] = {"renderer": "torch", "width": 16, "height": 16, "samples": 1}
     monkeypatch.setattr(study, "DATA", ScenesData(pictures=66, train=64, most=4, **size))
     monkeypatch.setattr(study, "_WIDTH", 8)
     monkeypatch.setattr(study, "BACKBONES", {"coarse": ((4, 4, 4), 0), "fine": ((4, 4), 1)})
-    chosen = {name: of | {"epochs": 1} for name, of in study.CHOSEN.items()}
-    monkeypatch.setattr(study, "CHOSEN", chosen)
+    cells = {cell: replace(chosen, epochs=1) for cell, chosen in study.CELLS.items()}
+    monkeypatch.setattr(study, "CELLS", cells)
     monkeypatch.setattr(study, "EXPERIMENT", replace(study.EXPERIMENT, seeds=1))
 
 
