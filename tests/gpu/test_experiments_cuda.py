@@ -19,10 +19,10 @@ from torch import Tensor
 
 from setwise.experiments.config import Config, Schedule
 from setwise.experiments.evaluate import measured
-from setwise.experiments.networks import Autoencoder, RuleLearner
+from setwise.experiments.networks import Autoencoder, Predictor, RuleLearner
 from setwise.experiments.randomness import hashed, random_order
 from setwise.experiments.recipes.paper import LOSSES
-from setwise.experiments.tasks import PuzzleData, RulesData
+from setwise.experiments.tasks import PuzzleData, RulesData, SpritesData
 from setwise.experiments.train import RunResult, Training, TrainingProgress, build_network
 
 pytestmark = [
@@ -208,6 +208,22 @@ def test_a_compiled_step_takes_latent_logits_of_any_size(size: float) -> None:
         training.ensemble.weights["autoencoder.encoder.output.weight"].data *= size
         results += training.run()
     compiled, plainly = (result.history["loss"] for result in results)
+    assert compiled == pytest.approx(plainly, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["set_cross_entropy", "set_likelihood"])
+def test_a_compiled_detector_is_a_plain_one(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With presence, and a scale of places that falls."""
+    monkeypatch.setattr(Predictor, "compiled", True)
+    detector = replace(
+        NOISY,
+        loss=loss,
+        data=SpritesData(side=32, pictures=360, train=300),
+        network=Predictor("queries", 20, width=32, convolutions=(8, 16), blocks=1),
+        schedule=Schedule(epochs=6, batch=50, evaluations=6, learning_rate=1e-4, blur=4.0),
+    )
+    results = [Training([detector], "cuda", plain=plain).run() for plain in (False, True)]
+    compiled, plainly = (result.history["loss"] for [result] in results)
     assert compiled == pytest.approx(plainly, rel=1e-3)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
 import setwise as sw
 from fused_cases import ELEMENTS, LOSSES, count_losses, judge
@@ -87,3 +90,26 @@ def test_compiled(loss: str, n: int) -> None:
         value = program(z, x, features, **options)
         found.append((value.detach(), torch.autograd.grad(value, z)[0]))
     torch.testing.assert_close(*found, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.set_likelihood])
+@pytest.mark.parametrize("outputs", [20, 100])
+def test_compiled_with_presence(loss: Any, outputs: int) -> None:
+    """Which wants a gradient, too: as in a detector, where both come of one network."""
+    features = ELEMENTS["boxes"]
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = features.random_targets((4, 6, 10), generator)
+    valid = torch.rand(4, 6, 10, generator=generator, device="cuda") < 0.7
+    z = torch.randn(4, 6, outputs, features.width + 1, generator=generator, device="cuda")
+    z.requires_grad_()
+
+    def function(z: Tensor) -> Tensor:
+        options: dict[str, Any] = {"presence": z[..., -1], "target_valid": valid}
+        value: Tensor = loss(z[..., :-1], x, features, reduction="none", **options)
+        return value
+
+    found = []
+    for program in (function, torch.compile(function, fullgraph=True)):
+        value = program(z)
+        found.append((value.detach(), torch.autograd.grad(value.sum(), z)[0]))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
