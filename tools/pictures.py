@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
@@ -35,6 +35,7 @@ FIGURES = {STUDY: "picture-losses.png", RECIPES: "picture-recipes.png"}
 OWN = {"detr": "detr_loss", "slot-attention": "huber_loss", "idspn": "huber_loss"}
 RATES = Path("studies", "picture-rates.jsonl")
 NOTHING = "Nothing recorded yet.\n"
+Cell = tuple[str, list[Record]]  # a scenario, and the runs of one loss there
 # The numbers of a record, and the limits of the papers on CLEVR that they stand for.
 LIMITS = {
     "heldout_ap": "any distance",
@@ -63,7 +64,8 @@ def update(page: Path, results: Path) -> str:
         "pictures-beside": beside(there.get(STUDY), there.get(RECIPES), times),
         "pictures-longer": longer(more, there.values()) if more else NOTHING,
     }
-    for short, name in (("pictures", STUDY), ("recipes", RECIPES)):
+    # Of decoders there are too many to show each of them at all limits.
+    for short, name, shown in (("pictures", STUDY, _best_cells), ("recipes", RECIPES, _cells)):
         study = there.get(name)
         blocks |= {
             f"{short}-best": best(study, times) if study else NOTHING,
@@ -71,12 +73,8 @@ def update(page: Path, results: Path) -> str:
             f"{short}-end": end(study) if study else NOTHING,
             f"{short}-steps": steps(study) if study else NOTHING,
             f"{short}-seconds": seconds(study, times, results) if study else NOTHING,
+            f"{short}-limits": limits(study, shown(study)) if study else NOTHING,
         }
-        blocks[f"{short}-limits"] = NOTHING
-        if study:
-            blocks[f"{short}-limits"] = limits(
-                study, _best_cells(study) if name == STUDY else _every_cell(study)
-            )
     return with_blocks(page.read_text(), page.name, blocks)
 
 
@@ -154,41 +152,41 @@ def _beside(study: Recorded, scenario: str, runs: Sequence[Record], times: Times
     return [study.sheet.losses[loss].symbol, label, f"{median_of(study, runs):.3f}", *said]
 
 
-def _best_cells(study: Recorded) -> list[tuple[str, list[Record]]]:
-    """For each loss the scenario where it ends best, and its runs there."""
-    own: dict[str, dict[str, list[Record]]] = defaultdict(dict)
-    for scenario in tables.scenarios(study.sheet, study.records):
-        for loss, runs in cells_of(study, scenario).items():
-            own[loss][scenario] = runs
-    found = []
-    for loss in tables.losses(study.sheet, study.records):
-        where = max(own[loss], key=lambda scenario: median_of(study, own[loss][scenario]))
-        found.append((where, own[loss][where]))
-    return found
+def _cells(study: Recorded) -> list[Cell]:
+    """Those with runs, in the order of the sheet."""
+    return [
+        (scenario, runs)
+        for scenario in tables.scenarios(study.sheet, study.records)
+        for runs in cells_of(study, scenario).values()
+    ]
 
 
-def _every_cell(study: Recorded) -> Iterator[tuple[str, list[Record]]]:
-    for scenario in tables.scenarios(study.sheet, study.records):
-        for runs in cells_of(study, scenario).values():
-            yield scenario, runs
+def _best_cells(study: Recorded) -> list[Cell]:
+    """For each loss that of the scenario where it ends best."""
+    own: dict[str, list[Cell]] = defaultdict(list)
+    for cell in _cells(study):
+        own[cell[1][0]["loss"]].append(cell)
+    return [
+        max(own[loss], key=lambda cell: median_of(study, cell[1]))
+        for loss in tables.losses(study.sheet, study.records)
+    ]
 
 
 def longer(study: Recorded, studies: Iterable[Recorded]) -> str:
     """What the cells that were trained longer reach then, the best first, and before."""
     short = {
-        (scenario, loss): f"{median_of(one, runs):.3f}"
+        (scenario, runs[0]["loss"]): f"{median_of(one, runs):.3f}"
         for one in studies
-        for scenario in tables.scenarios(one.sheet, one.records)
-        for loss, runs in cells_of(one, scenario).items()
+        for scenario, runs in _cells(one)
     }
     rows = []
-    for scenario in tables.scenarios(study.sheet, study.records):
-        for loss, runs in cells_of(study, scenario).items():
-            value, steps = median_of(study, runs), effort.curve(study, runs[0])[-1][0]
-            told = [study.sheet.losses[loss].symbol, study.sheet.label(scenario), f"{steps:.0f}"]
-            found, before = _values(study, runs), short.get((scenario, loss), "")
-            reached = f"{value:.3f} ({min(found):.2f}-{max(found):.2f})"
-            rows.append((value, [*told, reached, before]))
+    for scenario, runs in _cells(study):
+        loss, value = runs[0]["loss"], median_of(study, runs)
+        steps = effort.curve(study, runs[0])[-1][0]
+        told = [study.sheet.losses[loss].symbol, study.sheet.label(scenario), f"{steps:.0f}"]
+        found, before = _values(study, runs), short.get((scenario, loss), "")
+        reached = f"{value:.3f} ({min(found):.2f}-{max(found):.2f})"
+        rows.append((value, [*told, reached, before]))
     rows.sort(key=lambda row: -row[0])
     titles = ["loss", "with", "steps", "at the end", "with fewer steps"]
     table = _table(titles, [row for _, row in rows])
@@ -235,8 +233,8 @@ def seconds(study: Recorded, times: Times, results: Path) -> str:
     return f"{said}\n{_table(['', *_symbols(study)], rows)}"
 
 
-def limits(study: Recorded, cells: Iterable[tuple[str, list[Record]]]) -> str:
-    """Some scenarios, with the runs of a loss there, at the five limits of the papers."""
+def limits(study: Recorded, cells: Iterable[Cell]) -> str:
+    """Some of its cells at the five limits of the papers."""
     lines = []
     for scenario, runs in cells:
         values = [median(run["metrics"][name] or 0.0 for run in runs) for name in LIMITS]
