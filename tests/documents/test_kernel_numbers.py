@@ -243,6 +243,24 @@ def test_the_pictures_are_current(picture: Path, record: str, draw: Any, tmp_pat
     assert differing_pixels(picture, tmp_path / "again.png") < 0.01, "run make docs"
 
 
+@pytest.mark.slow  # of two sentences; the numbers themselves are compared in the first tier
+def test_a_matrix_of_the_earlier_rule_is_called_so() -> None:
+    """Sets settle by the largest change since a4f7657, which is later."""
+    matrix, now = read(kernels.MATRIX), read(kernels.LIKELIHOOD)
+    earlier = matrix["header"]["commit"].startswith("1a4e4f36b")
+    for page, phrase in (
+        (GUIDE, "300 Gaussian elements by Bethe's method was slower then than it is now"),
+        (PAGE, "Gaussian elements take less than half of their time there"),
+    ):
+        assert (phrase in " ".join(page.read_text().split())) == earlier
+    if earlier:
+        cell = {"loss": "likelihood, Bethe", "family": "Gaussian", "shape": "detr"}
+        eager = cell | {"impl": "setwise", "mode": "eager"}
+        [then] = [row["total_ms"] for row in matrix["rows"] if eager.items() <= row.items()]
+        [new] = [row["median_ms"] for row in now["rows"] if cell.items() <= row.items()]
+        assert new < then / 2
+
+
 @pytest.mark.slow  # what is committed is compared in the first tier
 def test_likelihoods_are_written_and_others_are_noticed(tmp_path: Path) -> None:
     """With what could not be captured, and a library that failed."""
