@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pictures import differing_pixels
 from recorded import RESULTS
 from repository import ROOT
 from setwise.cli.user_file import run_file
+from setwise.experiments import store
 from setwise.experiments.experiment import LossStyle, Sheet
 from setwise.report.effort import NEAR, said_of_best, steps_to, value_of
 from setwise.report.page.effort import effort_of
@@ -285,6 +287,9 @@ def test_what_the_page_says_of_the_study_is_so() -> None:
     assert f"How long to an average precision of {study.EXPERIMENT.level}" in text
     assert f"Losses within {NEAR} of the best are named with it" in text
     assert set(study.RECIPES.scenarios) == set(pictures.OWN)
+    tried = Counter(one["name"] for one in store.read(RESULTS / pictures.RATES))
+    mended = {tried.pop("idspn"), tried.pop("implicit")}
+    assert mended == {count + 1 for count in tried.values()}, "one rate more to choose from"
     decoder = study.DECODERS["idspn"](network.width, 10)
     assert f"{decoder.steps} steps of the inner optimisation" in text
     assert f"one vector of {decoder.target.out_features} numbers" in text
