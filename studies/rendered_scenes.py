@@ -1,7 +1,7 @@
 """Rendered scenes: our losses beside the recipes of Slot Attention and iDSPN, on one data set.
 
-    setwise train studies/rendered_scenes.py                    # draws 22,000 scenes; wants a GPU
-    setwise train studies/rendered_scenes.py --scenarios idspn-fine       # one network only
+    setwise train studies/rendered_scenes.py                         # draws 22,000; wants a GPU
+    setwise train studies/rendered_scenes.py --scenarios idspn-fine  # one network only
 
 A cell is a network and a loss. Recipes and losses are those of ``detection.py``, behind either of
 two larger backbones.
@@ -64,11 +64,11 @@ SCENARIOS = {
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a cell is trained with: epochs, the rate, and the scale of places."""
+    """What a cell is trained with."""
 
     epochs: int
     rate: float
-    scale: float
+    scale: float  # of places; Huber's loss does not look at it
 
 
 CELLS = {
@@ -81,7 +81,7 @@ CELLS = {
 
 
 def config(scenario: str, loss: str, seed: int) -> Config:
-    """A recipe behind a backbone, with what was chosen for the two."""
+    """A recipe behind a backbone, with what was chosen for it and the loss."""
     name, backbone = SCENARIOS[scenario]
     recipe, chosen = RECIPES[name], CELLS[scenario, loss]
     return Config(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tools.photographs import GAP
 
 from repository import ROOT
 from setwise.cli.user_file import run_file
+from setwise.experiments import store
 
 pytestmark = pytest.mark.slow
 
@@ -54,9 +56,36 @@ def test_what_a_gpu_draws_is_told(tmp_path: Path) -> None:
     assert said.endswith("torch 2.8.0, commit 0123456789ab.")
 
 
-def test_rates_are_half_of_those_on_sprites() -> None:
-    """But for queries with fine regions, as the page says."""
+def test_what_the_page_says_of_older_records_is_so() -> None:
+    """Of set cross entropy behind fine regions, and of iDSPN behind coarse ones."""
+    text = " ".join(renderers.PAGE.read_text(encoding="utf-8").split())
+    results = renderers.ROOT / "results"
+    scenes = f"{renderers.NAME}.jsonl"
+    fine = store.read(results / "older" / "compiled" / scenes)
+    assert {(one["scenario"], one["loss"]) for one in fine} == {
+        ("queries-fine", "plain_cross_entropy")
+    }
+    [epochs] = {one["config"]["schedule"]["epochs"] for one in fine}
+    assert f"behind fine regions as well, for {epochs} epochs" in text
+    coarse = [one for one in store.read(results / scenes) if one["scenario"] == "queries"]
+    assert {one["loss"] for one in coarse} == {"plain_cross_entropy"}
+    for name in (*renderers.LIMITS, "train"):
+        found, others = (median(one["metrics"][name] for one in runs) for runs in (fine, coarse))
+        assert found < others
+
+    earlier = store.read(results / "older" / "implicit" / scenes)
+    assert {one["scenario"] for one in earlier} == {"idspn"}
+    assert "iDSPN stands behind the latter alone" in text
+    assert "idspn" not in renderers.STUDY.SCENARIOS
+
+
+def test_what_the_page_says_of_settings_is_so() -> None:
+    """Rates are half of those on sprites, but for queries with fine regions; scales fall there."""
     study = renderers.STUDY
+    for config in study.EXPERIMENT.configs(seeds=[0]):
+        ours = config.scenario.startswith("queries")
+        widest = config.data.scale * config.schedule.blur
+        assert widest == pytest.approx(study.WIDEST if ours else config.data.scale)
     sprites = json.loads(study.STUDY.SETTINGS.read_text())["rates"]
     for (scenario, _), chosen in study.CELLS.items():
         recipe, _ = study.SCENARIOS[scenario]
