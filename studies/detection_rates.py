@@ -30,7 +30,7 @@ from setwise.files import alone, atomic_write_text
 
 STUDY = run_file("study", Path(__file__).with_name("detection.py"))
 RATES = Path("studies", "picture-rates.jsonl")
-TRIED = (1e-3, 2e-3, 5e-4, 4e-3)
+TRIED = (1e-3, 2e-3, 4e-3)
 EPOCHS, SEEDS = 3, (100, 101)
 # A config of each name in detection.json.
 SETTINGS = {
