@@ -15,7 +15,7 @@ from setwise.experiments.tasks import MultisetData, PuzzleData, WorldData
 
 SCENARIOS = {
     "categorical": "8-puzzle in random order, outputs scored as categorical",
-    "categorical-slower": "the same at a third of the paper's learning rate",
+    "categorical-slower": "the same at 0.3 times the paper's learning rate",
     "presence": "8-puzzle with missing objects, and outputs that say whether they exist",
     "multisets": "multisets of up to 12 of 10 numbers",
     "lights": "the 512 states of Lights Out, 3 x 3, in 24 bits",

@@ -58,6 +58,7 @@ OPTIONAL = {
     Path("cli/project/train.py"): {"safetensors"},
     Path("cli/project/train_lightning.py"): {"lightning", "safetensors"},
     Path("cli/plans.py"): {"rich"},
+    Path("cli/stages.py"): {"rich"},
     Path("cli/starters.py"): {"rich"},
     Path("cli/tables.py"): {"rich"},
     Path("cli/training.py"): {"rich"},

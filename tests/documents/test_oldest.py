@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.metadata import requires, version
 
 import pytest
 
 from repository import ROOT
 from setwise.kernels import dispatch
 
-PINNED = dict(
-    line.split("==")
-    for line in (ROOT / "constraints-oldest.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-)
+
+def _pinned(name: str) -> dict[str, str]:
+    lines = (ROOT / name).read_text().splitlines()
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+PINNED = _pinned("constraints-oldest.txt")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 FLOORS = dict(
@@ -42,3 +45,12 @@ def test_every_floor_of_the_core_is_installed(requirement: str) -> None:
 def test_the_kernels_ask_for_no_newer_triton() -> None:
     assert _numbers(PINNED["triton"])[:2] == dispatch.OLDEST_TRITON
     assert f">={PINNED['torch'][:3]}" in (ROOT / "README.md").read_text()
+
+
+def test_the_checks_run_on_the_triton_of_their_pytorch() -> None:
+    """Only a PyTorch for GPUs asks for one; here may be another than is pinned."""
+    pinned = _pinned("constraints.txt")
+    assert {"torch", "triton"} <= pinned.keys()
+    asked = [one for one in requires("torch") or () if one.startswith("triton==")]
+    if asked and version("torch").partition("+")[0] == pinned["torch"]:
+        assert asked[0].startswith(f"triton=={pinned['triton']};")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,6 +133,15 @@ def test_the_committed_pictures_are_current(name: str, tmp_path: Path) -> None:
     figures.draw_cells(sheet, records, again)
     ours = PAGE.parent / "figures" / f"{name}-cells.png"
     assert math.isclose(differing_pixels(ours, again), 0.0, abs_tol=0.01), "run make docs"
+
+
+def test_commands_of_committed_plans_name_no_folder_of_one_machine() -> None:
+    commands = [
+        json.loads(path.read_text())["command"] for path in RESULTS.glob("plans/*/plan.json")
+    ]
+    words = [word for command in commands for word in shlex.split(command)]
+    assert words
+    assert not [word for word in words if Path(word.rpartition("=")[2]).is_absolute()]
 
 
 def test_the_package_writes_no_documents() -> None:

@@ -24,6 +24,7 @@ from setwise.executors import (
 )
 from setwise.executors.definitions import import_texts, texts_of
 from setwise.executors.executor import Ended, Stop, Told
+from setwise.executors.ray_address import started_here
 from setwise.experiments import records
 from setwise.experiments.run import ensembles
 from tiny_experiments import puzzle_config
@@ -229,6 +230,21 @@ def test_a_cluster_of_the_environment_that_is_gone_is_one_line(
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{closed_port()}")
     with pytest.raises(ExecutorError, match="no Ray cluster answers"), open_executor("ray"):
         pass
+
+
+@pytest.mark.parametrize("noted", ["OPEN", "CLOSED", "no address", None])
+def test_a_cluster_of_this_machine_is_taken_if_it_answers(
+    noted: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what ``ray start`` notes, in the folder that Ray takes for its own."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ports = {"OPEN": server.getsockname()[1], "CLOSED": closed_port()}
+        address = f"127.0.0.1:{ports[noted]}" if noted in ports else noted
+        if address is not None:
+            (tmp_path / "ray").mkdir()
+            (tmp_path / "ray" / "ray_current_cluster").write_text(address)
+        assert started_here() == (address if noted == "OPEN" else None)
 
 
 # Slow: it imports PyTorch. test_architecture.py reads that nothing but one file imports Ray.

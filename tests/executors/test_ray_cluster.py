@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -19,6 +20,7 @@ from pictured_scenes import STATES, TINY
 from repository import ROOT
 from setwise import cli
 from setwise.executors import ExecutorError, StoppedError, Work
+from setwise.executors.ray_address import started_here
 from setwise.experiments import records
 from setwise.experiments.config import Config
 from setwise.experiments.run import train
@@ -44,6 +46,14 @@ BARE: dict[str, Any] = {"num_cpus": 1, "include_log_monitor": False, "no_monitor
 CONFIGS = [puzzle_config(seed=seed, epochs=30, evaluations=10) for seed in range(3)]
 
 
+@contextlib.contextmanager
+def ray_folder(environment: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of Ray's own, with a short name, for there are sockets in it."""
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        environment.setenv("RAY_TMPDIR", folder)
+        yield
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head that serves those outside, too; it has a core, and a GPU that Ray believes in."""
@@ -55,7 +65,7 @@ def cluster() -> Iterator[Any]:
     head = BARE | {"num_gpus": 1, "include_dashboard": False, "_system_config": quick}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.MonkeyPatch.context() as environment:
+    with pytest.MonkeyPatch.context() as environment, ray_folder(environment):
         environment.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "0")
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
         # The server for those outside forks while gRPC is at work; see docs/scaling.md.
@@ -296,6 +306,20 @@ def test_a_driver_is_killed_and_the_same_command_goes_on(
     assert len(records.read(Path("results/bags.jsonl"))) == 2
     assert_same(ours, others)
     assert not list(Path("runs").rglob("*.ckpt"))
+
+
+def test_a_cluster_that_nobody_named_is_left_to_others(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another process started for itself ends with it; what Ray notes is for all to take."""
+    assert started_here() == cluster.address
+    monkeypatch.delenv("RAY_ADDRESS")
+    code = "with open_executor('ray'): print(ray.get_runtime_context().gcs_address)"
+    code = f"import ray; from setwise.executors import open_executor\n{code}"
+    with ray_folder(monkeypatch):  # where nothing is noted
+        taken = subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+    assert taken
+    assert taken != cluster.address
 
 
 def test_a_connection_that_is_aborted_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,16 @@ def test_every_loss_of_the_library_is_studied() -> None:
     assert set(study.EXPERIMENT.losses) == ours | set(study.ANNEALED)
 
 
+def test_the_slower_rate_is_the_one_that_is_named() -> None:
+    study = run_file("experiment", STUDIES / "likelihood.py")
+    rates = [
+        study.config(scenario, "set_cross_entropy", 0).schedule.learning_rate
+        for scenario in ("categorical", "categorical-slower")
+    ]
+    named = f"{rates[1] / rates[0]:.2g} times the paper's learning rate"
+    assert named in study.SCENARIOS["categorical-slower"]
+
+
 def test_only_annealed_losses_are_annealed() -> None:
     study = run_file("experiment", STUDIES / "losses.py")
     for config in study.EXPERIMENT.configs(seeds=[0]):

@@ -100,7 +100,14 @@ def test_an_archive_of_any_blocks(capsys: Captured, monkeypatch: pytest.MonkeyPa
     said = capsys.readouterr()
     assert f"symbols    {symbols_file(path)}" in said.out
     assert "checked    optimal plan" in said.out
-    assert said.err == ""
+    assert said.err == f"symbols are learned from the pictures in {path}\n"
+    with monkeypatch.context() as terminal:
+        terminal.setenv("FORCE_COLOR", "1")
+        cli.main(command)
+    again = capsys.readouterr()
+    shown = ["looking at the pictures", "encoding all states", "Fast Downward searches", "drawing"]
+    assert all(text in again.err and text not in again.out for text in shown)
+    assert "are learned" not in again.err  # once
     cli.main([*command, "--transitions", "100"])
     said = capsys.readouterr()
     assert "2 looks for 4 kinds, 2 blocks in two materials: some states are" in said.err

@@ -18,6 +18,7 @@ from setwise.cli.options import (
     require_place,
     seed,
 )
+from setwise.cli.stages import stage
 from setwise.cli.user_file import run_file
 from setwise.files import atomic_write_text
 
@@ -168,9 +169,10 @@ def _learned(options: argparse.Namespace) -> ActionModel:
 
     require_file("TRANSITIONS", options.transitions)
     try:
-        recording = read_recording(
-            options.transitions, measured=options.measured, angles=options.angles
-        )
+        with stage(f"reading {options.transitions}"):
+            recording = read_recording(
+                options.transitions, measured=options.measured, angles=options.angles
+            )
         if isinstance(recording.symbols, MeasuredStates):
             symbols = recording.symbols.reader
             sizes = ", ".join(f"{name} {size}" for name, size in symbols.sizes.items())
@@ -178,12 +180,13 @@ def _learned(options: argparse.Namespace) -> ActionModel:
                 f"symbols    {sizes}; {symbols.stable:.2%} of what a step left alone is called "
                 f"the same before and after"
             )
-        model = ActionModel.learn(
-            recording,
-            lift=not options.ground,
-            absent=not options.only_present,
-            support=options.support,
-        )
+        with stage(f"learning actions from {len(recording)} transitions"):
+            model = ActionModel.learn(
+                recording,
+                lift=not options.ground,
+                absent=not options.only_present,
+                support=options.support,
+            )
     except ValueError as error:
         raise CommandError(str(error)) from error
     lines = str(model).splitlines()
@@ -224,15 +227,16 @@ def _plan(options: argparse.Namespace) -> int:
         find_executable(options.downward)
         init, goal = read_problem(options.problem)
         model = _learned(options)
-        plan = model.plan(
-            init,
-            goal,
-            exact=not options.part,
-            searcher=options.searcher,
-            seconds=options.seconds,
-            memory_mb=options.memory_mb,
-            executable=options.downward,
-        )
+        with stage("Fast Downward searches"):
+            plan = model.plan(
+                init,
+                goal,
+                exact=not options.part,
+                searcher=options.searcher,
+                seconds=options.seconds,
+                memory_mb=options.memory_mb,
+                executable=options.downward,
+            )
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     print(f"outcome    {plan.outcome}: {plan.reason}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from setwise.cli.errors import CommandError
 from setwise.cli.options import positive_whole, require_file, require_place, seed
+from setwise.cli.stages import stage
 
 
 def register(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,10 +48,11 @@ def _see(options: argparse.Namespace) -> int:
     if len({path.resolve() for path in chosen.values()}) < len(chosen):
         raise CommandError(f"{', '.join(chosen)}: expected different files")
     try:
-        archive = BlocksworldArchive.read(options.archive)
-        steps = PicturedSteps.draw(archive, options.transitions, options.seed)
-        problems = steps.problems(options.steps, 1, options.seed) if options.problem else []
-        symbols = fit_symbols(steps.before, steps.after)
+        with stage(f"learning symbols from the pictures in {options.archive}"):
+            archive = BlocksworldArchive.read(options.archive)
+            steps = PicturedSteps.draw(archive, options.transitions, options.seed)
+            problems = steps.problems(options.steps, 1, options.seed) if options.problem else []
+            symbols = fit_symbols(steps.before, steps.after)
         looks = symbols.looks
         print(
             f"looks      {looks.count} of {looks.things.count} things; {looks.stable:.2%} of those "

@@ -17,8 +17,9 @@ def add_on(parser: argparse.ArgumentParser) -> None:
         "--on",
         default="local",
         metavar="local|ray|ray://HOST:PORT",
-        help="where the work is done: here, on the Ray cluster of this machine (one is started if "
-        "there is none), or on another one; default: local",
+        help="where the work is done: here, on the Ray cluster that RAY_ADDRESS names or ray start "
+        "began on this machine (if there is none, on one of its own), or on another one; default: "
+        "local",
     )
 
 

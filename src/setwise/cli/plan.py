@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from setwise.cli.picture_problems import (
     require_pictures_of,
 )
 from setwise.cli.plans import StoppedTrainingError
+from setwise.cli.stages import stage
 from setwise.cli.starters import STARTERS, Starter, of_archive
 from setwise.cli.training import stopped
 from setwise.cli.user_file import run_file
@@ -145,8 +147,13 @@ def _run(options: argparse.Namespace) -> int:
         return stopped(options, str(how))
     print(f"{space.kind:<11}{space.path}")
     print(f"           {space.said}")
-    with LatentPlanner(space.model, space.world, encoding=options.encoding) as planner:
-        print(planner.health())
+    with ExitStack() as stack:
+        with stage(f"encoding all states of {space.world.name}"):
+            planner = stack.enter_context(
+                LatentPlanner(space.model, space.world, encoding=options.encoding)
+            )
+            health = planner.health()
+        print(health)
         print(f"steps      {len(planner.graph.edges)} between codes, as {options.encoding}")
         results = [_solve(options, planner, problem) for problem in problems]
     _write(options.output / "plans.json", problems, results)
@@ -168,8 +175,10 @@ def _space(options: argparse.Namespace, pictures: GivenPictures | None) -> Space
                 f"--network: expected a trained network, {options.network} is an archive of "
                 f"pictures; name it by --archive"
             )
-        return open_space(options.network, options.data)
-    space = choose_space(options.name, options.runs, options.data, also=[FOLDER])
+        with stage(f"opening {options.network}"):
+            return open_space(options.network, options.data)
+    with stage(f"looking for a network in {options.runs}"):
+        space = choose_space(options.name, options.runs, options.data, also=[FOLDER])
     if space is not None:
         return space
     if options.name not in STARTERS:
@@ -207,19 +216,20 @@ def _problems(
 
 
 def _solve(options: argparse.Namespace, planner: LatentPlanner, problem: Problem) -> PlanningResult:
-    result = planner.solve(
-        problem.init,
-        problem.goal,
-        heuristic=options.heuristic,
-        seconds=options.seconds,
-        memory_mb=options.memory_mb,
-        executable=options.downward,
-        nearest=bool(options.init),
-    )
     world = planner.world
     print(f"\nproblem    {problem.name}")
     for end, objects in (("init", problem.init), ("goal", problem.goal)):
         print(f"{end:<11}{world.describe(world.configuration_of(objects))}")
+    with stage("Fast Downward searches"):
+        result = planner.solve(
+            problem.init,
+            problem.goal,
+            heuristic=options.heuristic,
+            seconds=options.seconds,
+            memory_mb=options.memory_mb,
+            executable=options.downward,
+            nearest=bool(options.init),
+        )
     print(f"outcome    {result.outcome}: {result.reason}{_effort(result)}")
     if result.report is not None and result.objects is not None:
         from setwise.planning.show import captions_of, write_pictures
@@ -228,9 +238,10 @@ def _solve(options: argparse.Namespace, planner: LatentPlanner, problem: Problem
             number, _, said = caption.partition(": ")
             print(f"{number:>9}  {said}")
         print(f"checked    {result}")
-        pictures = write_pictures(
-            world, result.objects, result.report, options.output, problem.name
-        )
+        with stage("drawing the plan"):
+            pictures = write_pictures(
+                world, result.objects, result.report, options.output, problem.name
+            )
         for what, path in zip(("strip", "animation"), pictures, strict=True):
             print(f"{what:<11}{path}")
     times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.seconds.items())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from setwise.cli.errors import CommandError
 from setwise.cli.options import require_file, require_folder
 from setwise.cli.plans import trained
+from setwise.cli.stages import stage
 from setwise.data.blocksworld import Blocksworld
 from setwise.data.checks import require_int
 from setwise.experiments.recipes import table5
@@ -56,7 +57,7 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
     from rich.console import Console
 
     from setwise.cli.pictures import draw_archive
-    from setwise.planning.seen_space import open_seen, symbols_file
+    from setwise.planning.seen_space import open_seen
 
     require_folder("--data", options.data)
     path = BLOCKS.archive(options.data)
@@ -68,9 +69,8 @@ def blocksworld(options: argparse.Namespace) -> SeenSpace:
         )
         settings = BLOCKS.render_settings()
         draw_archive(settings, BLOCKS.states, path.parent, Console(stderr=True))
-    elif not symbols_file(path).exists():
-        print(f"symbols are learned from the pictures in {path}", file=sys.stderr)
-    return open_seen(path, _blocks(), BLOCKS.seed)
+    with stage(f"looking at the pictures in {path}") as told:
+        return open_seen(path, _blocks(), BLOCKS.seed, told=told)
 
 
 def of_archive(options: argparse.Namespace) -> Starter:
@@ -103,7 +103,8 @@ def _seen(options: argparse.Namespace, world: Blocksworld, seed: int) -> SeenSpa
     from setwise.planning.seen_space import TRANSITIONS, open_seen
 
     wanted = options.transitions or TRANSITIONS
-    space = open_seen(options.archive, world, seed, wanted)
+    with stage(f"looking at the pictures in {options.archive}") as told:
+        space = open_seen(options.archive, world, seed, wanted, told=told)
     looks, kinds = space.symbols.looks.count, 2 * world.blocks
     if looks < kinds:
         more = f"learn from more, as by --transitions {4 * wanted}"

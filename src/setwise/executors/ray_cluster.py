@@ -37,6 +37,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from setwise.executors.definitions import pack, unpack
 from setwise.executors.executor import Ended, ExecutorError, Stop, StoppedError, Told, Work
+from setwise.executors.ray_address import named_cluster, started_here
 from setwise.outside import one_line
 
 _POLL = 0.5  # seconds between two looks at what was told, and at whether to stop
@@ -53,8 +54,9 @@ _RESULT, _STOPPED, _FAILED = "result", "stopped", "failed"
 class RayExecutor:
     """``ray://HOST:PORT`` connects to a cluster from outside of it, ``ray`` on one of its machines.
 
-    The latter takes the cluster of ``RAY_ADDRESS``, or the one of this machine, and else starts
-    one here with all cores, which ends with it. Where Ray has been initialised, that stays.
+    The latter takes the cluster of ``RAY_ADDRESS``, or that of ``ray start`` on this machine, and
+    else starts one of its own with all cores, which no other takes and which ends with it. Where
+    Ray has been initialised, that stays.
     """
 
     spreads = True
@@ -291,14 +293,12 @@ def _perform(content: bytes, number: int, reports: Any) -> tuple[str, Any]:
 
 def _connect(place: str) -> None:
     """To the cluster that is meant; an `ExecutorError` says what is wrong."""
-    named = place if place != "ray" else os.environ.get("RAY_ADDRESS")
+    address = named_cluster(place) or started_here()
     with _own_signals(), warnings.catch_warnings(action="ignore"):
         try:
-            try:
-                _reach(named or "auto")
-            except ConnectionError:
-                if named:
-                    raise
+            if address is not None:
+                _reach(address)
+            else:
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
                 ray.init("local", include_dashboard=False, **_QUIET)
         except (RayError, ConnectionError, RuntimeError, ValueError) as error:

@@ -10,6 +10,7 @@ state has a bit for each look at each place: whether it is there.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -112,11 +113,17 @@ def symbols_file(archive: Path, transitions: int = TRANSITIONS) -> Path:
 
 
 def open_seen(
-    path: Path, world: Blocksworld, seed: int, transitions: int = TRANSITIONS
+    path: Path,
+    world: Blocksworld,
+    seed: int,
+    transitions: int = TRANSITIONS,
+    *,
+    told: Callable[[str], None] = lambda text: None,
 ) -> SeenSpace:
     """The archive of all states, with symbols that are learned the first time and kept beside it.
 
-    ``seed`` is that of the states of the archive; symbols are learned from so many ``transitions``.
+    ``seed`` is that of the states of the archive; symbols are learned from so many ``transitions``,
+    and ``told`` is called with a line about it before they are.
     """
     archive = BlocksworldArchive.read(path)
     ranks_of_archive(path, archive, world, seed)  # refused before anything is learned, and kept
@@ -125,6 +132,7 @@ def open_seen(
     if kept.is_file():
         symbols = SeenSymbols.load(kept)
     else:
+        told(f"symbols are learned from the pictures in {path}")
         symbols = SeenSymbols.fit(steps.before, steps.after)
         symbols.save(kept)
     coder = SeenCoder(symbols.looks.count, len(symbols.places.middles), world.blocks)
