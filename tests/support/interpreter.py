@@ -32,6 +32,7 @@ def speed_up() -> None:
     promote_once(tl)
     unwrap_constants_only(tl)
     remember_dtypes(interpreter)
+    copy_more_at_once()
 
 
 def patch_language_once(tl: Any, interpreter: Any) -> None:
@@ -204,3 +205,10 @@ def remember_dtypes(interpreter: Any) -> None:
         return known["_np_dtype"]
 
     interpreter._get_np_dtype = found
+
+
+def copy_more_at_once() -> None:
+    """A program costs the same whatever it copies; more than one is left where sets are large."""
+    from setwise.kernels.triton import plans
+
+    plans.NUMBERS_AT_ONCE *= 8

@@ -43,6 +43,9 @@ from setwise.kernels.triton.tiles import (
 
 _cached = lru_cache(maxsize=1024)
 
+# How many numbers a program takes where elements are for themselves: copies, sums over splits.
+NUMBERS_AT_ONCE = 1024
+
 
 class Plan(NamedTuple):
     """A launch, which arguments turn into ``plan.launch(plan.grid, tensors, numbers)``."""
@@ -124,7 +127,7 @@ def round_and_pad(n: int, m: int, F: int, f_padded: int) -> Plan:
 def _by_elements(kernel: Any, n: int, F: int, f_padded: int) -> Plan:
     """For n elements of F features, of which padded copies are written."""
     block_f = min(power_of_2(f_padded), 1024)
-    block_a = 1024 // block_f
+    block_a = NUMBERS_AT_ONCE // block_f
     constants = {"F": F, "F_PADDED": f_padded, "BLOCK_A": block_a, "BLOCK_F": block_f}
     return Plan(launcher(kernel, constants, 4, 1), (blocks_in(n, block_a), 1, 1))
 
@@ -142,7 +145,7 @@ def prepare(n: int, m: int, F: int, f_padded: int, masked: bool, copied: bool) -
     """The same of more features, for n logits and m targets; see `preparation.prepare`."""
     # Few steps, for each rounds at the size of the total.
     block_f = min(power_of_2(F), 2048)
-    block_a = 2048 // block_f
+    block_a = 2 * NUMBERS_AT_ONCE // block_f
     constants = {"MASKED": masked, "COPIED": copied, "F": F, "F_PADDED": f_padded}
     constants |= {"BLOCK_A": block_a, "BLOCK_F": block_f}
     blocks = blocks_in(max(n, m) if copied else n, block_a)
@@ -222,6 +225,7 @@ def combine_logsumexp(
 def combine_gradients(n: int, F: int, rows_are_keys: bool, sigmoid: bool, precision: str) -> Plan:
     """For n rows in all."""
     block_f = min(power_of_2(F), 128)
+    block_a = NUMBERS_AT_ONCE // block_f
     divided = not rows_are_keys and F > points.MAX_FEATURES
     constants = {
         "WEIGHED": rows_are_keys or divided,
@@ -229,10 +233,10 @@ def combine_gradients(n: int, F: int, rows_are_keys: bool, sigmoid: bool, precis
         "DIVIDED": divided,
         "ROUNDED": sigmoid and precision == "tf32" and F > points.MAX_FEATURES,
         "F": F,
-        "BLOCK_A": 1024 // block_f,
+        "BLOCK_A": block_a,
         "BLOCK_F": block_f,
     }
-    grid = (blocks_in(n, 1024 // block_f), blocks_in(F, block_f), 1)
+    grid = (blocks_in(n, block_a), blocks_in(F, block_f), 1)
     return Plan(launcher(combine.gradients, constants, 4, 1), grid)
 
 
