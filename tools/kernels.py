@@ -18,6 +18,7 @@ from tools.kernel_studies import (
     designs,
     likelihood,
     matrix,
+    messages,
     on_a_cpu,
     precision,
     profile,
@@ -119,6 +120,7 @@ def lab_book(records: Path) -> dict[str, str]:
         "precision": precision(precise),
         "profile": profile(profiled),
         "likelihood": NO_LIKELIHOOD if likely is None else likelihood(likely),
+        "messages": NO_LIKELIHOOD if likely is None else messages(likely),
     }
 
 
