@@ -142,7 +142,6 @@ def likelihood(record: Record) -> str:
     each = list(dict.fromkeys(r["temperature"] for r in rows if r["part"] == "transport"))
     judged = any(r["part"] == "transport" and "value_error" in r for r in rows)
     off = ", and by which part values are off" if judged else ""
-    messages = {r["impl"]: r for r in rows if r["part"] == "messages"}
     lines = [
         wrapped(
             f"Milliseconds, likelihood / SH, and how many times as long that is. Measured on "
@@ -158,14 +157,22 @@ def likelihood(record: Record) -> str:
             [[name, *found] for name, found in plans.items()],
         ),
     ]
-    if messages:
-        ours, compiled = (number(messages[name]["median_ms"]) for name in ("setwise", "compiled"))
-        rounds = f"{messages['setwise']['rounds']} rounds of Bethe's messages of these sizes"
-        text = f"{rounds} take {ours} ms, as compiled PyTorch {compiled} ms."
-        lines += ["", wrapped(text).rstrip()]
     if not record.get("whole", False):
         lines += ["", "The run was cut short: what comes after these rows was not measured."]
     return "\n".join([*lines, ""])
+
+
+def messages(record: Record) -> str:
+    """Bethe's messages in one launch, beside the same by compiled PyTorch."""
+    found = {row["impl"]: row for row in record["rows"] if row["part"] == "messages"}
+    if len(found) < 2:
+        return "The run was cut short before both had been measured.\n"
+    B, N, _ = SHAPES["detr"]
+    ours, compiled = (number(found[name]["median_ms"]) for name in ("setwise", "compiled"))
+    return wrapped(
+        f"{found['setwise']['rounds']} rounds of the messages of {B} sets of {N} targets and {N} "
+        f"outputs take {ours} ms in one launch, and {compiled} ms by compiled PyTorch."
+    )
 
 
 def precision(record: Record) -> str:

@@ -18,12 +18,14 @@ from tools.kernel_studies import (
     designs,
     likelihood,
     matrix,
+    messages,
     on_a_cpu,
     precision,
     profile,
     skipping,
 )
 from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
+from tools.solvers import matchings, points
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
@@ -35,6 +37,7 @@ LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
 PROFILE, MATRIX = "profile-h200.json", "matrix-h200.json"
 CPU_MATRIX, LIKELIHOOD = "matrix-cpu.json", "likelihood-h200.json"
+SOLVERS = ("solvers-h200.json", "solvers-cpu.json")
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
 OURS = (TF32, BF16, BOTH)
@@ -85,9 +88,12 @@ def guide(records: Path) -> dict[str, str]:
     """The blocks of docs/kernels.md."""
     record = measured_matrix(records)
     on_cpu = json.loads((records / CPU_MATRIX).read_text())
+    solved = [found for name in SOLVERS if (found := _if_there(records / name)) is not None]
     return {
         "matrix": NOT_MEASURED if record is None else matrix(record),
         "cpu": on_a_cpu(on_cpu),
+        "matchings": matchings(solved),
+        "points": points(solved),
     }
 
 
@@ -119,6 +125,7 @@ def lab_book(records: Path) -> dict[str, str]:
         "precision": precision(precise),
         "profile": profile(profiled),
         "likelihood": NO_LIKELIHOOD if likely is None else likelihood(likely),
+        "messages": NO_LIKELIHOOD if likely is None else messages(likely),
     }
 
 

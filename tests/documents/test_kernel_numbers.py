@@ -261,6 +261,13 @@ def test_a_matrix_of_the_earlier_rule_is_called_so() -> None:
         assert new < then / 2
 
 
+def test_messages_are_called_no_faster_if_they_are_not() -> None:
+    rows = [row for row in read(kernels.LIKELIHOOD)["rows"] if row["part"] == "messages"]
+    ms = {row["impl"]: row["median_ms"] for row in rows}
+    said = "the kernel is no faster than the same messages by PyTorch"
+    assert (said in " ".join(PAGE.read_text().split())) == (ms["setwise"] >= ms["compiled"])
+
+
 @pytest.mark.slow  # what is committed is compared in the first tier
 def test_likelihoods_are_written_and_others_are_noticed(tmp_path: Path) -> None:
     """With what could not be captured, and a library that failed."""
