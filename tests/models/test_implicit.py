@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def test_the_slope_is_that_of_what_is_minimised() -> None:
 
 
 def test_steps_lead_to_the_minimum() -> None:
-    """Strictly so near the first elements, where no ranks change."""
+    """Of a strong pull the first few do: from then on energies are the same but for rounding."""
     memory = torch.randn(5, 6, 4, generator=seeded(1)).double()
     for pull in (0.1, 100.0):
         energies = []
@@ -43,8 +44,10 @@ def test_steps_lead_to_the_minimum() -> None:
             target = decoder.target(decoder.pool(memory).flatten(-2))
             with torch.no_grad():
                 found = decoder(memory)
-                energies.append(energy(decoder, found, target).sum())
-        assert energies == sorted(energies, reverse=True)
+                energies.append(energy(decoder, found, target).sum().item())
+        assert energies[0] > energies[1]
+        for earlier, later in pairwise(energies):
+            assert later <= earlier * (1 + 1e-14)
     assert decoder.slope(found, target).abs().max() < 1e-6
 
 
