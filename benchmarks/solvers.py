@@ -135,8 +135,8 @@ def by_lapx(costs: Any) -> list[Any]:
 
 
 def by_batches_of_lapx(costs: Any) -> list[Any]:
-    """In as many threads as PyTorch has; of small problems slower than one by one."""
-    solve, extend = import_module("lap").lapjvx_batch, costs.shape[1] != costs.shape[2]
+    """In the type of the costs, and as many threads as PyTorch has."""
+    solve, extend = import_module("lap").lapjvr_batch, costs.shape[1] != costs.shape[2]
     options = {"extend_cost": extend, "return_cost": False, "n_threads": torch.get_num_threads()}
     return list(solve(costs, **options)[1])
 

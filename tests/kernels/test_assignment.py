@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,22 +13,37 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import setwise as sw
 from assignment_problems import KINDS, Problems, check, problems
-from setwise.kernels import assignment
+from setwise.kernels import assignment, host_assignment
 
 SMALL = [(1, 1), (4, 3), (3, 6), (12, 12)]
 Solve = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
 
+@pytest.fixture(params=["lapx", "SciPy"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which of the two solves problems on the host."""
+    if request.param == "lapx":
+        pytest.importorskip("lap")
+        assert host_assignment._lapx() is not None
+    else:
+        monkeypatch.setattr(host_assignment, "_lapx", lambda: None)
+    name: str = request.param
+    return name
+
+
+@pytest.mark.usefixtures("library")
 def test_two_thousand_problems_on_the_host() -> None:
     for given in problems(2_000):
         check(given, assignment.assign(*given[1:]))
 
 
-def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("masked", [True, False])
+def test_threads_change_nothing(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cost = torch.randn(7, 12, 20)
-    rows = torch.rand(7, 12) < 0.6
+    rows = torch.rand(7, 12) < 0.6 if masked else None
     expected = assignment.assign(cost, rows, None)
-    monkeypatch.setattr(assignment, "PAIRS_FOR_THREADS", 1)
+    monkeypatch.setattr(host_assignment, "PAIRS_FOR_THREADS", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(assignment.assign(cost, rows, None), expected)
 
@@ -35,11 +52,37 @@ def test_what_a_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(assignment, "PAIRS_FOR_THREADS", 1)
-    monkeypatch.setattr(assignment, "_cheapest", fail)
+    monkeypatch.setattr(host_assignment, "PAIRS_FOR_THREADS", 1)
+    monkeypatch.setattr(host_assignment, "_lapx", lambda: None)
+    monkeypatch.setattr("scipy.optimize.linear_sum_assignment", fail)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     with pytest.raises(MemoryError):
         assignment.assign(torch.randn(3, 2, 2), None, None)
+
+
+@pytest.mark.usefixtures("library")
+def test_costs_of_any_size() -> None:
+    """Some libraries take a million for infinity, and a millionth for zero."""
+    cost = torch.rand(3, 9, 11, dtype=torch.float64)
+    expected = assignment.assign(cost, None, None)
+    for factor in (1e-300, 1e-9, 1e8, 1e12, 1e140, 1e300):
+        assert torch.equal(assignment.assign(factor * cost, None, None), expected)
+
+
+def test_sums_that_overflow_are_left_to_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_assignment, "_lapx", lambda: pytest.fail)
+    cost = torch.tensor([[[1e308, -1e308], [1e308, 1e307]]], dtype=torch.float64)
+    assert assignment.assign(cost, None, None).tolist() == [[1, 0]]
+
+
+def test_a_package_of_the_same_name_is_not_taken_for_lapx(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lap.py").write_text("def lapjv(cost): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "lap", raising=False)
+    assert host_assignment._lapx.__wrapped__() is None
+    monkeypatch.delitem(sys.modules, "lap")
 
 
 @pytest.fixture

@@ -1,0 +1,129 @@
+"""Minimum-cost assignment on the host: by lapx where it is installed, else by SciPy.
+
+Legend: B problems, M rows, N columns; G of the problems are alike.
+
+Both are exact, in float64; lapx takes a part of the time and many problems at once. SciPy is
+imported where it is called, here as elsewhere: that takes a third as long as PyTorch does, and most
+programs need none of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Costs = NDArray[np.floating[Any]]
+Indices = NDArray[np.integer[Any]]
+
+UNMATCHED = -1
+
+# A problem of fewer pairs is not worth a thread of Python's, and a batch of fewer none at all.
+PAIRS_FOR_THREADS = 2**13
+# Sums of larger costs may overflow, and whoever compares differences of these may search for ever.
+LARGEST = 1e150
+
+
+class Alike(NamedTuple):
+    """Problems of one size, which are solved together: G of them, of m rows and n columns."""
+
+    numbers: Indices  # [G], which problems of the batch
+    rows: Indices  # [G, m], which of its rows
+    columns: Indices  # [G, n]
+    costs: Costs  # [G, m, n]
+
+
+def assign(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) -> Tensor:
+    """The column of each row of ``cost`` [B, M, N], or UNMATCHED; see `assignment`."""
+    given = cost.cpu() if cost.dtype in (torch.float32, torch.float64) else cost.double().cpu()
+    least, largest = (bound.item() for bound in given.aminmax())
+    finite = math.isfinite(least) and math.isfinite(largest)
+    matching = np.full(cost.shape[:2], UNMATCHED, dtype=np.int64)
+    if finite and row_valid is None and column_valid is None:
+        np.put_along_axis(matching, *_cheapest(given.numpy()), axis=1)
+        return torch.from_numpy(matching).to(cost.device)
+    for alike in _problems(given.numpy(), row_valid, column_valid):
+        numbers, rows, columns, costs = alike if finite else _comparable(alike)
+        allowed = costs < np.inf
+        i, j = _cheapest(costs if finite else _with_penalties(costs, allowed))
+        kept = allowed[np.arange(len(costs))[:, None], i, j]
+        pairs = numbers[:, None], np.take_along_axis(rows, i, 1), np.take_along_axis(columns, j, 1)
+        number, row, column = (each[kept] for each in np.broadcast_arrays(*pairs))
+        matching[number, row] = column
+    return torch.from_numpy(matching).to(cost.device)
+
+
+def _problems(
+    costs: Costs, row_valid: Tensor | None, column_valid: Tensor | None
+) -> Iterator[Alike]:
+    """What is valid of each problem [B, M, N], if anything is."""
+    B, M, N = costs.shape
+    has_row, has_column = (
+        np.ones((B, size), dtype=bool) if valid is None else valid.cpu().numpy()
+        for valid, size in ((row_valid, M), (column_valid, N))
+    )
+    sizes = np.stack([has_row.sum(axis=1), has_column.sum(axis=1)], axis=1)
+    for size in np.unique(sizes[sizes.all(axis=1)], axis=0):
+        numbers = np.flatnonzero((sizes == size).all(axis=1))
+        rows, columns = (
+            has[numbers].nonzero()[1].reshape(len(numbers), -1) for has in (has_row, has_column)
+        )
+        part = costs[numbers[:, None, None], rows[:, :, None], columns[:, None, :]]
+        yield Alike(numbers, rows, columns, part)
+
+
+def _comparable(alike: Alike) -> Alike:
+    """Without problems that have a cost of NaN or minus infinity."""
+    are = (alike.costs > -np.inf).all(axis=(1, 2))
+    return Alike(alike.numbers[are], alike.rows[are], alike.columns[are], alike.costs[are])
+
+
+def _with_penalties(costs: Costs, allowed: NDArray[np.bool_]) -> Costs:
+    """A forbidden pair costs more than all others of its problem could make up for."""
+    axes: dict[str, Any] = {"axis": (1, 2), "keepdims": True, "where": allowed}
+    low, high = costs.min(initial=np.inf, **axes), costs.max(initial=-np.inf, **axes)
+    low, high = (np.where(np.isfinite(bound), bound, 0.0) for bound in (low, high))
+    scale = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
+    scale[scale == 0] = 1.0
+    penalty: Costs = high + scale * (min(costs.shape[1:]) + 1)
+    return np.where(allowed, costs, penalty)
+
+
+def _cheapest(costs: Costs) -> tuple[Indices, Indices]:
+    """Rows and columns of the pairs of each problem, as many as there can be: [G, min(m, n)]."""
+    G, m, n = costs.shape
+    if G == 0:
+        nothing = np.empty((0, min(m, n)), dtype=np.int64)
+        return nothing, nothing
+    batched, threads = _lapx(), torch.get_num_threads()
+    if batched is not None and max(float(costs.max()), -float(costs.min())) <= LARGEST:
+        options = {"extend_cost": m != n, "return_cost": False, "precision": "float64"}
+        several = threads if costs.size >= PAIRS_FOR_THREADS else 1
+        rows, columns = batched(costs, n_threads=several, **options)
+        return np.stack(rows), np.stack(columns)
+    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
+    if min(threads, G) == 1 or m * n < PAIRS_FOR_THREADS:
+        pairs = np.array([linear_sum_assignment(one) for one in costs])
+    else:
+        with ThreadPoolExecutor(min(threads, G)) as pool:  # SciPy lets go of Python's lock
+            pairs = np.array(list(pool.map(linear_sum_assignment, costs)))
+    return pairs[:, 0], pairs[:, 1]
+
+
+@cache
+def _lapx() -> Callable[..., Any] | None:
+    """Its solver of batches; there are older ones, and others of the same name, that have none."""
+    try:
+        solve: Callable[..., Any] | None = getattr(import_module("lap"), "lapjvr_batch", None)
+    except ImportError:
+        return None
+    return solve
