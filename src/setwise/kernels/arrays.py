@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from setwise.kernels import powers
 from setwise.kernels.autocast import no_autocast
 
 Array = NDArray[Any]  # of float32 or float64
@@ -50,7 +51,7 @@ def exp_(array: Array) -> Array:
     """In place."""
     if array.size < MANY_POWERS:
         return np.exp(array, out=array)
-    torch.from_numpy(array).exp_()
+    powers.exp_(torch.from_numpy(array))
     return array
 
 
@@ -66,9 +67,9 @@ def log_softmax(array: Array) -> tuple[Array, Array]:
     # More steps, but of the dear one, which is the exponential, half as many.
     given = torch.from_numpy(array)
     logs = given - given.amax(dim=-1, keepdim=True)
-    powers = logs.exp()
-    sums = powers.sum(dim=-1, keepdim=True)
-    return logs.sub_(sums.log()).numpy(), powers.mul_(sums.reciprocal_()).numpy()
+    shares = powers.exp_(logs.clone())
+    sums = shares.sum(dim=-1, keepdim=True)
+    return logs.sub_(sums.log()).numpy(), shares.mul_(sums.reciprocal_()).numpy()
 
 
 def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:

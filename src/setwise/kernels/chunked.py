@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import differences, reference
+from setwise.kernels.powers import exp_
 
 # Queries, keys, bias and sharpness.
 Operands = tuple[Tensor, Tensor, Tensor, Tensor | None]
@@ -70,7 +71,7 @@ def logsumexp(
             higher = torch.maximum(top, tile.amax(dim=-1))
             anchor = higher.masked_fill(higher == -math.inf, 0.0)
             total *= torch.exp(top - anchor)
-            total += tile.sub_(anchor.unsqueeze(-1)).exp_().sum(dim=-1)
+            total += exp_(tile.sub_(anchor.unsqueeze(-1))).sum(dim=-1)
             top = higher
         above = total.log()
         lse[b, i] = top + above
@@ -84,7 +85,7 @@ def _weights(operands: Operands, lse: Tensor, b: slice, i: slice, j: slice) -> T
     To be multiplied by ``exp(-rest_i)``, which takes less time where there is no tile.
     """
     floor = lse[b, i].masked_fill(lse[b, i] == -math.inf, 0.0)
-    return _tile(operands, b, i, j).sub_(floor.unsqueeze(-1)).exp_()
+    return exp_(_tile(operands, b, i, j).sub_(floor.unsqueeze(-1)))
 
 
 def logsumexp_backward(

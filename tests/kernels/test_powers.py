@@ -1,0 +1,30 @@
+"""Powers of e on a CPU, of which those that are next to nothing are 0."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from setwise.kernels import powers
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dear", [False, True])
+def test_powers(dear: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are held in full precision are as ever, and others 0 where they would be dear."""
+    monkeypatch.setattr(powers, "ARE_DEAR", dear)
+    exponents = torch.cat([torch.linspace(0, -1000, 5001), torch.tensor([-math.inf, 3.0])])
+    exponents = exponents.to(dtype)
+    exact = exponents.exp()
+    for least in (None, -60.0):
+        found = powers.exp_(exponents.clone(), least)
+        limit = powers.LEAST[dtype] if least is None else least
+        held, small = exponents > limit + 0.1, exponents < limit - 0.1
+        assert_close(found[held], exact[held], rtol=1e-6, atol=0)
+        assert torch.equal(found[small], torch.zeros_like(exact)[small] if dear else exact[small])
+    nan = powers.exp_(torch.tensor([math.nan, -2000.0], dtype=dtype)).isnan()
+    assert nan.tolist() == [True, False]
+    assert powers.exp_(torch.empty(0, dtype=dtype)).shape == (0,)
