@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import setwise as sw
-from setwise.kernels import dispatch, trees
+from setwise.kernels import chunked, dispatch, leaves, operators, trees
 
 POINTS = sw.Features(sw.Gaussian(3, scale=0.01))
 
@@ -20,21 +20,26 @@ POINTS = sw.Features(sw.Gaussian(3, scale=0.01))
 @pytest.fixture(autouse=True)
 def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "FEWEST_POINTS", 50)
+    monkeypatch.setattr(leaves, "FEWEST", 8)
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What trees were asked for, and whether they could tell."""
+    """What trees were asked for, and whether blocks were left out."""
     found: list[str] = []
-    for name in ("argmax", "logsumexp"):
-        original = getattr(trees, name)
+    nearest, visits = trees.argmax, leaves.Pairs.visits
 
-        def watched(*args: Tensor, name: str = name, original=original) -> Tensor | None:
-            result = original(*args)
-            found.append(name if result is not None else f"no {name}")
-            return result
+    def argmax(*args: Tensor) -> Tensor:
+        found.append("nearest")
+        return nearest(*args)
 
-        monkeypatch.setattr(trees, name, watched)
+    def watched(*args) -> list[leaves.Visit] | None:
+        result = visits(*args)
+        found.append("all" if result is None else "some")
+        return result
+
+    monkeypatch.setattr(trees, "argmax", argmax)
+    monkeypatch.setattr(leaves.Pairs, "visits", watched)
     return found
 
 
@@ -84,6 +89,7 @@ def test_same_as_all_pairs(
     loss, options, dtype: torch.dtype, kind: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trees, "LARGEST_SHARE", 1.0)
+    monkeypatch.setattr(trees, "FEW", 1.0)
     generator = torch.Generator().manual_seed(len(kind))
     y, x = clouds(kind, generator, 400, 380)
     y, x = y.to(dtype), x.to(dtype)
@@ -96,8 +102,7 @@ def test_same_as_all_pairs(
     for ours, theirs in zip(*found, strict=True):
         scale = theirs.abs().max().item()
         assert_close(ours.double(), theirs, rtol=0, atol=scale * (1e-11 if exact else 1e-5))
-    expected = "logsumexp" if loss is sw.set_cross_entropy else "argmax"
-    assert set(asked) == {expected}
+    assert set(asked) == {"some" if loss is sw.set_cross_entropy else "nearest"}
 
 
 def test_agrees_with_a_tree_of_ones_own() -> None:
@@ -125,47 +130,132 @@ def test_masks(loss) -> None:
     assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
-def test_no_pair_is_left_out_that_may_not_be() -> None:
-    """What is missing of a sum is less than 2^-40 of it, and nothing if all pairs are asked for."""
-    generator = torch.Generator().manual_seed(2)
-    x = torch.rand(1, 500, 2, generator=generator, dtype=torch.float64)
-    y = torch.rand(1, 500, 2, generator=generator, dtype=torch.float64)
-    bias, sharpness = torch.zeros(1, 500).double(), torch.full((1, 2), 5e3).double()
-    within = trees.BITS[torch.float32] * math.log(2) + math.log(500)
-    points, tree, _ = next(trees._sets(x, y, bias, sharpness))
-    pairs = trees._pairs(points, tree, within, trees.MOST_PAIRS)
-    assert pairs is not None
+def operands(n: int, sharpness: float, features: int = 2, seed: int = 2) -> list[Tensor]:
+    """Queries, keys, bias and sharpness of one set in float64, uniform."""
+    generator = torch.Generator().manual_seed(seed)
+    x, y = torch.rand(2, 1, n, features, generator=generator, dtype=torch.float64)
+    return [x, y, torch.zeros(1, n).double(), torch.full((1, features), sharpness).double()]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("known", [False, True], ids=["forward", "backward"])
+def test_no_pair_is_left_out_that_may_not_be(known: bool, biased: bool) -> None:
+    """What is missing of a sum is less than 2^-40 of it."""
+    x, y, bias, sharpness = operands(500, 5e3)
+    if biased:
+        bias[0, ::3] = 40.0
+        bias[0, ::7] = -math.inf
     scores = dispatch.scores(x, y, bias, sharpness[0])[0]
+    orders = torch.cat([leaves.order(t[0], sharpness[0].sqrt()).flatten() for t in (x, y)])
+    pairs = trees._pairs(x[0], y[0], bias[0], sharpness[0], orders)
+    least = None
+    if known:
+        least = leaves.placed_in(pairs.x.order, scores.logsumexp(-1)).amin(dim=1)
+    slack = trees.BITS[torch.float32] * math.log(2) + math.log(500)
     kept = torch.zeros_like(scores, dtype=torch.bool)
-    kept[pairs] = True
+    visits = pairs.visits(least, slack, 1.0)
+    assert visits is not None
+    for rows, part, columns in visits:
+        queries = pairs.x.order[rows, part]
+        beside = torch.cat([pairs.y.order, torch.full_like(pairs.y.order[:1], 500)])[columns]
+        for of_block, keys in zip(queries, beside.flatten(1), strict=True):
+            there = torch.meshgrid(of_block[of_block < 500], keys[keys < 500], indexing="ij")
+            kept[there] = True
     left_out = scores.softmax(-1).masked_fill(kept, 0.0)
     assert 0 < left_out.max() < 2.0**-40 / 500
-    assert len(pairs[0]) < 0.2 * scores.numel()
+    assert kept.sum() < 0.4 * scores.numel()
+
+
+@pytest.mark.parametrize("at_once", [10, 300, 2**14])
+def test_however_many_pairs_are_computed_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block that much is beside is taken in parts, and blocks that are alike together."""
+    x, y, bias, sharpness = operands(300, 300.0, features=3)
+    y[0, :2] += 30.0  # near to nothing, and nothing is near to them
+    x[0, 7] -= 30.0
+    monkeypatch.setattr(leaves, "POINTS_AT_ONCE", at_once)
+    monkeypatch.setattr(leaves, "BLOCKS_AT_ONCE", at_once)
+    grad = torch.linspace(-1, 1, 300, dtype=torch.float64).unsqueeze(0)
+    lse, terms, orders = trees.logsumexp(x, y, bias, sharpness)
+    exact, rest = chunked.logsumexp(x, y, bias, sharpness)
+    assert orders.shape[1] > 0
+    assert_close(lse, exact)
+    needs = True, True
+    ours = trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, *needs)
+    theirs = chunked.logsumexp_backward(grad, x, y, bias, sharpness, exact, rest, *needs)
+    for found, expected in zip(ours, theirs, strict=True):
+        assert_close(found, expected, rtol=1e-9, atol=1e-11 * expected.abs().max().item())
+    again = trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, *needs)
+    assert all(map(torch.equal, ours, again))
 
 
 def test_not_finite() -> None:
-    """NaN is the nearest, as with all pairs; a bias that says more is for them too."""
-    generator = torch.Generator().manual_seed(3)
-    y, x = clouds("surface", generator, 80, 80)
-    bias, sharpness = torch.zeros(1, 80).double(), torch.ones(1, 3).double()
-    biased = torch.where(torch.arange(80) == 7, 9.0, bias)
+    """NaN is the nearest, as with all pairs."""
+    x, y, bias, sharpness = operands(80, 1.0, features=3)
     y[0, 3, 1] = math.nan
     assert (trees.argmax(x, y, bias, sharpness) == 3).all()
-    assert trees.logsumexp(x, y, bias, sharpness) is None
-    y[0, 3, 1] = 0.0
-    assert (trees.argmax(x, y, biased, sharpness) == 7).all()
-    assert trees.logsumexp(x, y, biased, sharpness) is None
+    lse, terms, orders = trees.logsumexp(x, y, bias, sharpness)
+    assert lse.isnan().all()
+    d_queries, d_keys, _ = trees.logsumexp_backward(
+        torch.ones_like(lse), x, y, bias, sharpness, terms, orders, True, False
+    )
+    assert d_queries.isnan().all()
+    assert d_keys.shape == (1, 0, 3)
 
 
-def test_all_equally_far(asked: list[str]) -> None:
-    """No pair is negligible: all of them are computed."""
+def test_any_bias(asked: list[str]) -> None:
+    """Which may make a key the best that is far away; and one of -inf is none."""
+    x, y, bias, sharpness = operands(80, 1e3, features=3)
+    bias[0, 7], bias[0, 9] = 1e4, -math.inf
+    y[0, 9] = 1e30
+    assert (trees.argmax(x, y, bias, sharpness) == 7).all()
+    found = []
+    for engine in ("trees", "chunked"):
+        leaf = y.clone().requires_grad_()
+        lse = operators.differentiable_logsumexp(x, leaf, bias, engine, True, sharpness)
+        found.append((lse.detach(), *torch.autograd.grad(lse.sum(), leaf)))
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+    assert (found[0][1][0, 9] == 0).all()
+    assert "some" in asked
+
+
+def test_a_temperature_that_is_learned(asked: list[str]) -> None:
+    generator = torch.Generator().manual_seed(7)
+    y, x = clouds("surface", generator, 150, 140)
+    found = []
+    for impl in ("auto", "chunked"):
+        t = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+        loss = sw.set_cross_entropy(y, x, POINTS, temperature=t, impl=impl)
+        found.append(torch.autograd.grad(loss, t)[0])
+    assert_close(*found, rtol=1e-10, atol=0)
+    assert set(asked) == {"some"}
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["outputs", "temperature"])
+@pytest.mark.parametrize(("few", "told"), [(trees.FEW, set()), (1.0, {"all"})])
+def test_all_equally_far(
+    few: float,
+    told: set[str],
+    learned: bool,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No pair is negligible: all are computed, and nothing is sorted unless a sample misleads."""
+    monkeypatch.setattr(trees, "FEW", few)
     generator = torch.Generator().manual_seed(4)
     x = torch.nn.functional.normalize(torch.randn(1, 200, 3, generator=generator), dim=-1)
-    y = torch.zeros(1, 200, 3) + 1e-3 * torch.randn(1, 200, 3, generator=generator)
+    y = 1e-3 * torch.randn(1, 200, 3, generator=generator)
     features = sw.Features(sw.Gaussian(3, scale=1.0))
-    ours = sw.set_cross_entropy(y, x, features)
-    assert asked == ["no logsumexp"]
-    assert_close(ours, sw.set_cross_entropy(y, x, features, impl="chunked"))
+    found = []
+    for impl in ("auto", "chunked"):
+        leaf, t = y.clone().requires_grad_(), torch.tensor(0.8, requires_grad=learned)
+        loss = sw.set_cross_entropy(leaf, x, features, temperature=t, impl=impl)
+        found.append((loss.detach(), *torch.autograd.grad(loss, (leaf, t) if learned else leaf)))
+    assert set(asked) == told
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs)
 
 
 def test_an_empty_batch() -> None:
@@ -174,29 +264,6 @@ def test_an_empty_batch() -> None:
         value = loss(nothing, torch.zeros(0, 60, 3), POINTS, reduction="sum")
         assert value == 0
         value.backward()
-
-
-@pytest.mark.parametrize(("most", "told"), [(2, "logsumexp"), (1, "no logsumexp")])
-def test_the_bound_of_memory_is_of_a_call(
-    most: int, told: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two sets with one pair for every point."""
-    monkeypatch.setattr(trees, "MOST_PAIRS", most * 100)
-    x = (100.0 * torch.arange(100)).reshape(1, 100, 1).expand(2, -1, -1)
-    sw.set_cross_entropy(x + 0.01, x, sw.Features(sw.Gaussian(1)))
-    assert asked == [told]
-
-
-def test_pairs_are_counted_where_the_sample_misses_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Far from each other but for some, none of which is in the sample."""
-    monkeypatch.setattr(trees, "SAMPLE", 2)
-    monkeypatch.setattr(trees, "LARGEST_SHARE", 1.0)
-    x = (1000.0 * torch.arange(100).double()).reshape(1, 100, 1)
-    x[:, 10:40] = 10_500.0
-    bias, sharpness = torch.zeros(1, 100).double(), torch.ones(1, 1).double()
-    assert trees.logsumexp(x, x, bias, sharpness) is not None
-    monkeypatch.setattr(trees, "MOST_PAIRS", 500)  # of 970
-    assert trees.logsumexp(x, x, bias, sharpness) is None
 
 
 def test_second_derivatives() -> None:
@@ -229,3 +296,26 @@ def test_of_points_alone(features: sw.Features, called: bool, asked: list[str]) 
     ours = sw.set_average(y, x, features)
     assert bool(asked) is called
     assert_close(ours, sw.set_average(y, x, features, impl="reference"), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1000, 20_000, 40_000])
+def test_every_point_is_in_one_block(n: int) -> None:
+    points = torch.randn(n, 3)
+    order = leaves.order(points, torch.ones(3))
+    assert order.shape == leaves.shape(n)
+    assert order.shape[1] <= (8 if n <= 1000 else leaves.MOST)
+    assert order.flatten().sort().values.tolist() == list(range(order.numel()))
+    boxes = leaves.leaves(order, points, torch.zeros(n))
+    assert (boxes.low <= boxes.points.amin(dim=1)).all()
+    assert (boxes.high >= boxes.points.amax(dim=1)).all()
+    back = torch.full((n, 3), math.nan)
+    boxes.fill(boxes.points, back)
+    assert torch.equal(back, points)
+
+
+def test_blocks_are_of_neighbours() -> None:
+    """Of a square of 32 by 32 points, blocks of 8 are 2 by 4 of them."""
+    grid = torch.cartesian_prod(torch.arange(32.0), torch.arange(32.0))
+    grid = grid[torch.randperm(1024, generator=torch.Generator().manual_seed(0))]
+    boxes = leaves.leaves(leaves.order(grid, torch.ones(2)), grid, torch.zeros(1024))
+    assert ((boxes.high - boxes.low).sort(dim=1).values == torch.tensor([1.0, 3.0])).all()

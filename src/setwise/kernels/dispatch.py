@@ -111,14 +111,10 @@ def logsumexp(
     engine = choose(impl, queries, keys)
     if engine == "triton" and skip_negligible and clouds.suit(queries, keys, sharpness):
         engine = "clouds"
-    by_trees = impl == "auto" and skip_negligible and is_eager()
-    by_trees = by_trees and trees.suit(queries, keys, sharpness)
+    if impl == "auto" and skip_negligible and trees.suit(queries, keys, sharpness):
+        engine = "trees" if is_eager() and not has_tangent(queries, keys) else engine
     sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
-        if by_trees and sharpness is not None:
-            found = trees.logsumexp(queries, keys, bias, sharpness)
-            if found is not None:
-                return found
         if engine == "reference":
             return reference.logsumexp(queries, keys, bias, sharpness)
         return operators.differentiable_logsumexp(
@@ -163,6 +159,8 @@ def fuses(
 def dense_elements(
     impl: Impl,
     blocks: Blocks,
+    mode: Mode,
+    skip_negligible: bool,
     target: Tensor,
     logits: Tensor,
     temperature: float | Tensor,
@@ -170,16 +168,21 @@ def dense_elements(
 ) -> Elements | None:
     """What `dense_loss` takes, or None where it does not serve; arguments as of `fuses`.
 
-    Not for points that trees may help with, nor where coordinates have to be compared.
+    Not for points that trees help with, nor where coordinates have to be compared.
     """
     if impl != "auto" or logits.device.type != "cpu" or len(logits) == 0:
         return None
     if not is_plain(target, logits, temperature, *others):
         return None
-    are_many = trees.suit_sizes(target.shape[1], logits.shape[1], logits.shape[2])
-    if are_many and all(name == "square" for name, _, _ in blocks):
+    searched = all(name == "square" for name, _, _ in blocks)
+    searched = searched and trees.suit_sizes(target.shape[1], *logits.shape[1:])
+    if searched and mode != "soft":
         return None
-    return dense_losses.prepared(blocks, target, logits, temperature)
+    elements = dense_losses.prepared(blocks, target, logits, temperature)
+    if elements is not None and searched and skip_negligible:
+        sample = dense_losses.sample(elements, trees.SAMPLE, float(temperature))
+        return None if trees.few_matter(sample) else elements
+    return elements
 
 
 def is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:

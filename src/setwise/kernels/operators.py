@@ -17,6 +17,9 @@ from torch import Tensor
 from setwise.kernels import chunked, trees
 from setwise.kernels.autocast import no_autocast
 
+# Engines of points, which sort both sides and give the orders with a logsumexp.
+SORTING = ("clouds", "trees")
+
 
 def _engine(name: str) -> Any:
     """The module of an engine; Triton's is imported when first asked for."""
@@ -44,12 +47,12 @@ def logsumexp(
 
     What comes with it is for `logsumexp_backward`: the logsumexp in the units of the engine, and by
     how much it was rounded, [B, 2, M]. To ``record`` also gives the peaks by which tiles are known
-    that may be skipped; they are empty if not asked for, or where it does not pay. Of clouds, they
-    are the orders into which both sides were sorted.
+    that may be skipped; they are empty if not asked for, or where it does not pay. Engines that are
+    `SORTING` give the orders of both sides instead.
     """
     peaks = None
     with no_autocast(queries):
-        if engine == "clouds":
+        if engine in SORTING:
             return _engine(engine).logsumexp(queries, keys, bias, sharpness)
         if engine == "triton":
             lse, terms, peaks = _engine(engine).logsumexp(queries, keys, bias, sharpness, record)
@@ -75,7 +78,7 @@ def logsumexp_backward(
     lse, rest = terms.unbind(dim=1)
     operands, needs = (queries, keys, bias, sharpness), (need_queries, need_keys)
     with no_autocast(queries):
-        if engine == "clouds":
+        if engine in SORTING:
             return _engine(engine).logsumexp_backward(grad, *operands, terms, peaks, *needs)
         if engine == "triton":
             seen = peaks if peaks.shape[1] else None
@@ -85,11 +88,12 @@ def logsumexp_backward(
 
 @torch.library.custom_op("setwise::sharpness_gradient", mutates_args=())
 def sharpness_gradient(
-    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor
+    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, engine: str
 ) -> Tensor:
-    """Wanted where a temperature is learned, and then by any engine."""
+    """Wanted where a temperature is learned, and then by PyTorch code on any device."""
+    module = trees if engine == "trees" else chunked
     with no_autocast(queries):
-        return chunked.sharpness_gradient(grad, queries, keys, bias, sharpness)
+        return module.sharpness_gradient(grad, queries, keys, bias, sharpness)
 
 
 @torch.library.custom_op("setwise::logsumexp_double_backward", mutates_args=())
@@ -162,7 +166,9 @@ def _(
 
 
 @sharpness_gradient.register_fake
-def _(grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) -> Tensor:
+def _(
+    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, engine: str
+) -> Tensor:
     return sharpness.new_empty(sharpness.shape)
 
 
@@ -261,7 +267,7 @@ class LogSumExpBackward(torch.autograd.Function):
         d_sharpness = grad.new_empty(len(grad), 0)
         if need_sharpness:
             assert sharpness is not None
-            d_sharpness = sharpness_gradient(grad, *operands, sharpness)
+            d_sharpness = sharpness_gradient(grad, *operands, sharpness, engine)
         needs = need_queries, need_keys
         found = logsumexp_backward(grad, *operands, terms, peaks, *needs, engine, sharpness)
         return *found, d_sharpness

@@ -1,46 +1,38 @@
-"""Points in few dimensions, by SciPy's k-d trees: the pairs that matter instead of all pairs.
+"""Points in few dimensions on a CPU, by k-d trees: the pairs that matter instead of all pairs.
 
-Legend: B sets, M queries, N keys, D features, all of them compared, P pairs.
+Legend: B sets, M queries, N keys, D features, all of them compared.
 
-A score is ``bias_j - sum_f c_f (queries_if - keys_jf)^2`` (see `reference`), where the bias says no
-more than which keys are admissible: 0 or -inf. In units of ``1 / sqrt(c_f)`` it is the square of a
-distance, and a tree of the keys finds the nearest, or all within reach, without the rest.
+A score is ``bias_j - sum_f c_f (queries_if - keys_jf)^2`` (see `reference`). In units of
+``1 / sqrt(c_f)`` it is the square of a distance, and SciPy's tree of the keys finds the nearest. A
+logsumexp is over all keys that are not much farther: over blocks of them, see `leaves`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise.kernels import chunked
-
-if TYPE_CHECKING:
-    from scipy.spatial import cKDTree  # type: ignore[import-untyped]
-
-Points = NDArray[np.float64]  # [_, D], scaled
+from setwise.kernels import chunked, reference
+from setwise.kernels.leaves import Pairs, Visit, leaves, order, placed_in, shape
+from setwise.kernels.powers import exp_
 
 # Beyond these a tree looks at most of its points all the same, or takes longer than it saves.
 MOST_FEATURES = 8
 FEWEST_POINTS = 1000
 
-# A pair whose softmax weight is below 2^-BITS / N is left out, so that a logsumexp misses less than
-# 2^-BITS of its sum.
+# A pair whose softmax weight is below 2^-BITS / N may be left out, so that a logsumexp misses less
+# than 2^-BITS of its sum.
 BITS = {torch.float32: 40, torch.float64: 64}
-
-# So many queries tell how many pairs there are. To pick out more than this share of all does not
-# pay; nor are there to be more in a call than memory has room for, about 100 bytes each.
-SAMPLE = 256
-LARGEST_SHARE = 1 / 32
-MOST_PAIRS = 2**24
-
-# All pairs within one distance are found at once: queries share it if they reach about as far.
-ALIKE = 1.25
+# Of weights that are computed all the same, those below that divided by e^FLOOR are 0; products
+# with them may be next to nothing, see `powers`.
+FLOOR = 20.0
+# So many queries tell, before anything is sorted, whether few pairs matter: this share, at most.
+# Once blocks are known, all pairs are computed if it would be more than this share of them.
+SAMPLE, FEW, LARGEST_SHARE = 16, 0.2, 0.7
 
 
 def suit(queries: Tensor, keys: Tensor, sharpness: Tensor | None) -> bool:
@@ -59,95 +51,203 @@ def suit_sizes(M: int, N: int, D: int) -> bool:
     return D <= MOST_FEATURES and min(M, N) >= FEWEST_POINTS
 
 
+def few_matter(scores: Tensor) -> bool:
+    """Whether few of the pairs of some queries with all keys matter: [..., N]."""
+    top = scores.amax(dim=-1, keepdim=True)
+    return bool((scores >= top - _slack(scores.mT)).double().mean() <= FEW)
+
+
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) -> Tensor:
     """``argmax_j score_ij``, shape [B, M]; one of them if several are equal."""
-    if not _are_points(queries, keys, bias):
+    told = (bias == 0) | (bias == -math.inf)
+    if not (_are_points(queries, keys, bias) and told.all()):
         return chunked.argmax(queries, keys, bias, sharpness)
+    from scipy.spatial import cKDTree  # type: ignore[import-untyped]
+
     nearest = torch.empty(queries.shape[:2], dtype=torch.long)
-    for b, (points, tree, admissible) in enumerate(_sets(queries, keys, bias, sharpness)):
+    for b in range(len(queries)):
+        scale = sharpness[b].double().sqrt()
+        admissible = torch.nonzero(bias[b].isfinite()).squeeze(-1)
+        tree = cKDTree((keys[b, admissible].double() * scale).numpy())
+        points = (queries[b].double() * scale).numpy()
         _, found = tree.query(points, workers=torch.get_num_threads())
         nearest[b] = admissible[torch.from_numpy(found)]
     return nearest
 
 
-def logsumexp(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) -> Tensor | None:
-    """``logsumexp_j score_ij`` over the pairs that matter, shape [B, M]; differentiable.
+def logsumexp(
+    queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``logsumexp_j score_ij``, shape [B, M]; its terms; the orders of both sides.
 
-    None where trees do not help: too many pairs matter, or there are numbers that are not finite.
+    The last two are for `logsumexp_backward`: the logsumexp and what was lost when it was rounded,
+    [B, 2, M], and integers [B, _], none where all pairs are computed: most of them seem to matter,
+    or numbers are not finite.
     """
-    if not _are_points(queries, keys, bias):
-        return None
-    bits = BITS[queries.dtype] * math.log(2)
-    with torch.no_grad():
-        sets = []
-        for points, tree, admissible in _sets(queries, keys, bias, sharpness):
-            # In the units of a score: how much less than the largest one may be.
-            most = MOST_PAIRS // len(queries)
-            pairs = _pairs(points, tree, bits + math.log(len(admissible)), most)
-            if pairs is None:
-                return None
-            query, key = pairs
-            sets.append((query, admissible[key]))
-    sums = [_sums(queries[b], keys[b], sharpness[b], *pairs) for b, pairs in enumerate(sets)]
-    return torch.stack(sums)
+    B, M = queries.shape[:2]
+    some = queries[:, :: max(1, M // SAMPLE)]
+    if not (
+        _are_points(queries, keys, bias)
+        and few_matter(reference.scores(some, keys, bias, sharpness))
+    ):
+        lse, rest = chunked.logsumexp(queries, keys, bias, sharpness)
+        return lse, torch.stack([lse, rest], dim=1), torch.empty(B, 0, dtype=torch.long)
+    terms, orders, slack = queries.new_empty(B, 2, M), [], _slack(keys)
+    for b in range(B):
+        units = sharpness[b].sqrt()
+        orders.append(torch.cat([order(side[b], units).flatten() for side in (queries, keys)]))
+        pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
+        visits = pairs.visits(None, slack, LARGEST_SHARE)
+        if visits is None:
+            alone = (t[b : b + 1] for t in (queries, keys, bias, sharpness))
+            terms[b] = torch.cat(chunked.logsumexp(*alone))
+            continue
+        found = terms.new_empty(*pairs.x.order.shape, 2)
+        for rows, part, columns in visits:
+            scores = pairs.scores(pairs.x.points[rows, part], *pairs.beside(columns))
+            top = scores.amax(dim=-1)
+            above = exp_(scores.sub_(top.unsqueeze(-1)), -slack - FLOOR).sum(dim=-1).log()
+            lse = top + above
+            found[rows, part] = torch.stack([lse, above - (lse - top)], dim=-1)
+        pairs.x.fill(found, terms[b].mT)
+    return terms[:, 0].clone(), terms, torch.stack(orders)
 
 
-def _sums(queries: Tensor, keys: Tensor, sharpness: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """The logsumexp [M] over pairs [P] of a query and a key; each query has at least one."""
-    apart = queries[query] - keys[key]
-    scores = -(sharpness * apart.square()).sum(dim=-1)
-    top = torch.full_like(queries[:, 0], -math.inf)
-    top = top.scatter_reduce(0, query, scores.detach(), "amax").detach()
-    weights = (scores - top[query]).exp()
-    return top + torch.zeros_like(top).index_add(0, query, weights).log()
+def logsumexp_backward(
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    sharpness: Tensor,
+    terms: Tensor,
+    orders: Tensor,
+    need_queries: bool,
+    need_keys: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients to queries, keys and bias; what is not needed comes back without elements."""
+    lse, rest = terms.unbind(dim=1)
+    d_queries = torch.zeros_like(queries if need_queries else queries[:, :0])
+    d_keys, d_bias = torch.zeros_like(keys if need_keys else keys[:, :0]), torch.zeros_like(bias)
+    for b, weights in enumerate(_weights(grad, queries, keys, bias, sharpness, terms, orders)):
+        if weights is None:
+            tensors = grad, queries, keys, bias, sharpness, lse, rest
+            g, q, k, c, s, level, lost = (t[b : b + 1] for t in tensors)
+            found = chunked.logsumexp_backward(g, q, k, c, s, level, lost, need_queries, need_keys)
+            for result, of_set in zip((d_queries, d_keys, d_bias), found, strict=True):
+                result[b] = of_set[0]
+            continue
+        of_queries, of_keys = _pulls(weights, need_queries)
+        slope, pairs = 2 * sharpness[b], weights.pairs
+        if need_queries:
+            pairs.x.fill(slope * of_queries, d_queries[b])
+        if need_keys:
+            pairs.y.fill(slope * of_keys[..., :-1], d_keys[b])
+        pairs.y.fill(of_keys[..., -1], d_bias[b])
+    return d_queries, d_keys, d_bias
+
+
+def sharpness_gradient(
+    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor
+) -> Tensor:
+    """``-sum_ij g_i p_ij (queries_if - keys_jf)^2``, shape [B, D]."""
+    operands = queries, keys, bias, sharpness
+    _, terms, orders = logsumexp(*operands)
+    total = torch.zeros_like(sharpness)
+    for b, weights in enumerate(_weights(grad, *operands, terms, orders)):
+        if weights is None:
+            alone = (t[b : b + 1] for t in (grad, *operands))
+            total[b] = chunked.sharpness_gradient(*alone)[0]
+            continue
+        for (rows, part, _), points, p in weights.tiles():
+            p *= weights.incoming[rows, part]
+            own = weights.pairs.x.points[rows, part]
+            for f in range(sharpness.shape[1]):
+                total[b, f] -= weights.pairs.apart(own, points, f).square_().mul_(p).sum()
+    return total
+
+
+@dataclass
+class Weights:
+    """Softmax weights ``p_ij = exp(score_ij - level_i)`` of the pairs of one set that matter."""
+
+    pairs: Pairs
+    visits: list[Visit]
+    level: Tensor  # [X, S], the logsumexp of each query
+    incoming: Tensor  # [X, S, 1], its gradient
+    slack: float
+
+    def tiles(self) -> Iterator[tuple[Visit, Tensor, Tensor]]:
+        """Of every visit the points of the keys [G, D, K R], and the weights [G, _, K R]."""
+        for visit in self.visits:
+            points, bias = self.pairs.beside(visit.columns)
+            scores = self.pairs.scores(self.pairs.x.points[visit.rows, visit.part], points, bias)
+            scores -= self.level[visit.rows, visit.part].unsqueeze(-1)
+            yield visit, points, exp_(scores, -self.slack - FLOOR)
+
+
+def _weights(
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    sharpness: Tensor,
+    terms: Tensor,
+    orders: Tensor,
+) -> Iterator[Weights | None]:
+    """Of each set; None where all pairs are to be computed."""
+    slack = _slack(keys)
+    lse, rest = terms.unbind(dim=1)
+    for b in range(len(queries)):
+        if not orders.shape[1]:
+            yield None
+            continue
+        pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
+        level = placed_in(pairs.x.order, lse[b])
+        visits = pairs.visits(level.amin(dim=1), slack, LARGEST_SHARE)
+        incoming = placed_in(pairs.x.order, grad[b] * torch.exp(-rest[b]))
+        incoming = incoming.masked_fill(pairs.x.bias == -math.inf, 0.0).unsqueeze(-1)
+        yield None if visits is None else Weights(pairs, visits, level, incoming, slack)
+
+
+def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
+    """What weighs on the queries [X, S, D], if needed, and on the keys [Y, R, D + 1].
+
+    With ``w_ij = incoming_i p_ij`` these are::
+
+        sum_j w_ij (keys_j - queries_i)        sum_i w_ij (queries_i - keys_j), sum_i w_ij
+
+    Sums of products would lose digits where a block is of points that are far apart.
+    """
+    x, y = weights.pairs.x, weights.pairs.y
+    D, (Y, R) = x.points.shape[2], y.bias.shape
+    of_queries = torch.zeros_like(x.points)
+    of_keys = y.points.new_zeros(Y + 1, D + 1, R)  # the last is the block of none
+    for (rows, part, columns), points, p in weights.tiles():
+        w = p.mul_(weights.incoming[rows, part])
+        own, sums = x.points[rows, part], []
+        for f in range(D):
+            pulls = weights.pairs.apart(own, points, f).mul_(w)
+            sums.append(pulls.sum(dim=1))
+            if need_queries:
+                of_queries[rows, part, f] = -pulls.sum(dim=2)
+        of_each = torch.stack([*sums, w.sum(dim=1)], dim=1).unflatten(-1, (-1, R))
+        of_keys.index_add_(0, columns.flatten() % (Y + 1), of_each.transpose(1, 2).flatten(0, 1))
+    return of_queries, of_keys[:Y].mT
+
+
+def _pairs(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, orders: Tensor) -> Pairs:
+    """Of one set, in its orders."""
+    x_shape, y_shape = shape(len(queries)), shape(len(keys))
+    x_order, y_order = orders.split([math.prod(x_shape), math.prod(y_shape)])
+    x = leaves(x_order.view(x_shape), queries, torch.zeros_like(queries[:, 0]))
+    return Pairs(x, leaves(y_order.view(y_shape), keys, bias), sharpness)
 
 
 def _are_points(queries: Tensor, keys: Tensor, bias: Tensor) -> bool:
-    """Whether coordinates are finite, and the bias tells admissible keys from others alone."""
-    told = (bias == 0) | (bias == -math.inf)
-    return bool(queries.isfinite().all() & keys.isfinite().all() & told.all())
+    """Whether coordinates are finite, and so is the bias, but for keys that are not admissible."""
+    return bool(queries.isfinite().all() & keys.isfinite().all() & (bias < math.inf).all())
 
 
-def _sets(
-    queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor
-) -> Iterator[tuple[Points, cKDTree, Tensor]]:
-    """Of each set the queries, a tree of the admissible keys, and which those are."""
-    from scipy.spatial import cKDTree
-
-    for b in range(len(queries)):
-        scale = sharpness[b].detach().double().sqrt()
-        admissible = torch.nonzero(bias[b].isfinite()).squeeze(-1)
-        points = queries[b].detach().double() * scale
-        tree = cKDTree((keys[b].detach()[admissible].double() * scale).numpy())
-        yield points.numpy(), tree, admissible
-
-
-def _pairs(points: Points, tree: cKDTree, slack: float, most: int) -> tuple[Tensor, Tensor] | None:
-    """Queries and keys [P] of all pairs whose squared distance is within ``slack`` of the least.
-
-    None if these are more than ``most``, or too large a share of all.
-    """
-    sample = points[:: max(1, len(points) // SAMPLE)]
-    nearest, _ = tree.query(sample)
-    counts = tree.query_ball_point(sample, np.sqrt(nearest**2 + slack), return_length=True)
-    if counts.mean() * len(points) > min(LARGEST_SHARE * len(points) * tree.n, most):
-        return None
-    from scipy.spatial import cKDTree
-
-    nearest, _ = tree.query(points, workers=torch.get_num_threads())
-    reach = np.sqrt(nearest**2 + slack)
-    band = np.floor(np.log(reach / reach.min()) / math.log(ALIKE))
-    found, count = [], 0
-    for which in np.unique(band):
-        members = np.flatnonzero(band == which)
-        near = cKDTree(points[members]).sparse_distance_matrix(
-            tree, reach[members].max(), output_type="ndarray"
-        )
-        query = members[near["i"]]
-        within = near["v"] <= reach[query]
-        found.append((query[within], near["j"][within]))
-        count += len(found[-1][0])
-        if count > most:  # a sample may miss where points are dense
-            return None
-    query, key = (torch.from_numpy(np.concatenate(parts)) for parts in zip(*found, strict=True))
-    return query, key
+def _slack(keys: Tensor) -> float:
+    """How much less than the largest score, or a logsumexp, one may be left out."""
+    return BITS[keys.dtype] * math.log(2) + math.log(keys.shape[-2])

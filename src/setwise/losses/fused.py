@@ -42,7 +42,7 @@ def row_loss(
     given = sets.target, sets.logits, temperature, sets.weight
     if blocks is None:
         return general(sets, reduction)
-    elements = dispatch.dense_elements(impl, blocks, *given)
+    elements = dispatch.dense_elements(impl, blocks, mode, skip_negligible, *given)
     compiled = elements is None and dispatch.fuses_compiled(impl, blocks, *given)
     if elements is None and not compiled and not dispatch.fuses(impl, blocks, mode, *given):
         return general(sets, reduction)
