@@ -21,8 +21,8 @@ from setwise.kernels.autocast import no_autocast
 Array = NDArray[Any]  # of float32 or float64
 Numbers = NDArray[np.int64]
 
-# From so many numbers on, PyTorch is as fast; its exponentials are sooner.
-MANY, MANY_POWERS = 2**14, 2**11
+# From so many numbers on, PyTorch is as fast; its exponentials and comparisons are sooner.
+MANY, MANY_POWERS, MANY_COMPARED = 2**14, 2**11, 2**12
 # Products of a matrix up to which NumPy multiplies it where there are threads.
 FEW_PRODUCTS = 2**16
 # Factors from 1/2 to 1 whose product float32 can still hold.
@@ -72,6 +72,13 @@ def log_softmax(array: Array) -> tuple[Array, Array]:
     return logs.sub_(sums.log()).numpy(), shares.mul_(sums.reciprocal_()).numpy()
 
 
+def largest(array: Array, axis: int) -> Array:
+    """Along that dimension, which is kept."""
+    if array.size < MANY_COMPARED:
+        return np.asarray(array.max(axis=axis, keepdims=True))
+    return torch.from_numpy(array).amax(dim=axis, keepdim=True).numpy()
+
+
 def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
     if array.size < MANY:
         return np.asarray(array.sum(axis=axis, keepdims=keepdims))
@@ -95,7 +102,7 @@ def log_product(array: Array) -> Array:
     A logarithm costs as much as many products, of which float32 can hold `FACTORS`.
     """
     if array.shape[-1] <= FACTORS:
-        return np.log(np.multiply.reduce(array, axis=-1))
+        return np.log(_product(array))
     factors = 1
     while factors <= FACTORS // 4:
         half = array.shape[-1] // 2
@@ -105,6 +112,13 @@ def log_product(array: Array) -> Array:
             products[..., 0] *= array[..., -1]
         array, factors = products, 2 * factors
     return total(np.log(array))
+
+
+def _product(array: Array) -> Array:
+    """Over the last dimension."""
+    if array.size < MANY:
+        return np.asarray(np.multiply.reduce(array, axis=-1))
+    return torch.from_numpy(array).prod(dim=-1).numpy()
 
 
 def subtract_product(array: Array, left: Array, right: Array) -> None:

@@ -97,7 +97,7 @@ class _ChoiceInBits(Block):
         # summed relative to the largest: they may all be too small for an exponential.
         others = self.logs.copy()
         np.put_along_axis(others, self.top, -np.inf, axis=-1)
-        largest = others.max(axis=-1, keepdims=True)
+        largest = arrays.largest(others, axis=-1)
         sums = arrays.total(arrays.exp_(others - largest), keepdims=True)
         self.others = largest + np.log(sums)
         self.not_logs = np.log1p(-self.probabilities)

@@ -158,7 +158,7 @@ def _soft_tile(
     if temperature != 1.0:
         scores *= 1 / temperature
     # Relative to the largest: softmax weights then add up to 1 however large scores are.
-    top = scores.max(axis=1, keepdims=True)
+    top = arrays.largest(scores, axis=1)
     scores -= top
     powers = arrays.exp_(scores)
     sums = arrays.total(powers, axis=1, keepdims=True)
@@ -305,11 +305,11 @@ def _worst(call: Call, costs: Array, back: Array | None) -> _Reduced:
     """Those that are equally bad share the derivative."""
     weight, share = _array(call.weight), _array(call.share)
     costs = costs if weight is None else costs * weight
-    largest = costs.max(axis=-1, keepdims=True)
+    largest = arrays.largest(costs, axis=-1)
     if back is None:
         return largest[:, 0], _shared(costs, largest, weight), None
     back = back if share is None else back * share
-    largest_back = back.max(axis=-1, keepdims=True)
+    largest_back = arrays.largest(back, axis=-1)
     of_both = np.maximum(largest, largest_back)
     half = np.where(largest == largest_back, 0.5, 1.0).astype(costs.dtype)
     slopes, slopes_back = _shared(costs, of_both, weight), _shared(back, of_both, share)
