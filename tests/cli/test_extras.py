@@ -26,6 +26,8 @@ for module in pkgutil.walk_packages({package}.__path__, "{package}."):
 """
 OWN = ROOT / "tests" / "extension" / "own_experiment.py"
 USES = {
+    "assign": "import torch, setwise\nfrom setwise.kernels import host_assignment\n"
+    "assert host_assignment._lapx() is not None\nsetwise.assign(torch.rand(3, 4))\n",
     # It would measure for minutes; what it needs is imported by what measures and shows.
     "bench": "import matplotlib, setwise.bench.matrix, setwise.bench.show, setwise.cli.bench\n"
     "import setwise.report.heatmap\n",

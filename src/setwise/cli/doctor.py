@@ -30,6 +30,7 @@ _HEADINGS = {
 }
 # What each extra and backend is there for.
 PURPOSES = {
+    "assign": "faster matchings on a CPU",
     "bench": "setwise bench",
     "data": "setwise.data.SetLoader, sets in Parquet files",
     "demo": "setwise demo",

@@ -21,6 +21,7 @@ State = Literal["works", "missing", "broken"]
 
 # Packages whose modules have other names than they have.
 MODULES = {
+    "lapx": "lap",
     "mkdocs-material": "material",
     "mkdocstrings-python": "mkdocstrings_handlers.python",
     "pillow": "PIL",

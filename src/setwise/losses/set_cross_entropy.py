@@ -88,12 +88,12 @@ def set_cross_entropy(
             the gradient may leave out blocks of such pairs; the loss is the same. Clouds of points,
             of up to 8 Gaussian features or angles and no others, are searched: by k-d trees on the
             CPU, if the engine is ``"auto"`` and there are at least 1000; in sorted blocks on the
-            Triton engine, from ``2^34`` pairs on. These leave such pairs (in float64 below ``2^-64
-            / N``) out of loss and gradient, and a sum misses less than ``2^-40`` (``2^-64``) of
-            itself. The gradient to an output changes by at most ``sum_i |g_i| 2^-40 / N`` times the
-            size of a feature, where ``g_i`` is the incoming gradient of target i; that of an output
-            with no larger weight may become exactly 0. ``False`` computes all pairs, as other calls
-            do.
+            Triton engine, from ``2^34`` pairs on. These may leave such pairs (in float64 below
+            ``2^-64 / N``) out of loss and gradient, and a sum misses less than ``2^-40``
+            (``2^-64``) of itself. The gradient to an output changes by at most ``sum_i |g_i| 2^-40
+            / N`` times the size of a feature, where ``g_i`` is the incoming gradient of target i;
+            that of an output with no larger weight may become exactly 0. ``False`` computes all
+            pairs, as other calls do.
         group: processes over which the elements of each set are spread, as
             ``torch.distributed.group.WORLD``. Every process calls with its own outputs and targets
             of the same sets, as many as it has, and gets the loss of the whole sets; gradients are
