@@ -11,15 +11,37 @@ import math
 import torch
 from torch import Tensor
 
+from setwise.kernels.transforms import has_tangent, is_eager
+
 # What is below e to the power of these has lost digits, or is 0.
 LEAST = {torch.float32: -87.0, torch.float64: -708.0}
+# The same less the logarithm of a number that no set has elements.
+LEAST_WEIGHED = {torch.float32: -60.0, torch.float64: -680.0}
 # Elsewhere they take no longer.
 ARE_DEAR = torch.backends.mkl.is_available()
 
 
+def not_too_small(exponents: Tensor) -> Tensor:
+    """The same numbers, none of which is so small that its power is dear, nor its softmax weight.
+
+    For exponents relative to the largest, which is 0. Where one is raised, it has no gradient.
+    """
+    least = LEAST_WEIGHED.get(exponents.dtype)
+    if least is None or not _are_dear(exponents) or not is_eager() or has_tangent(exponents):
+        return exponents
+    if not exponents.detach().amin() < least:
+        return exponents
+    # Minus infinity stays what it is: there may be nothing else.
+    return torch.where(exponents > -math.inf, exponents.clamp(min=least), exponents)
+
+
+def _are_dear(exponents: Tensor) -> bool:
+    return ARE_DEAR and exponents.device.type == "cpu" and exponents.numel() > 0
+
+
 def exp_(exponents: Tensor, least: float | None = None) -> Tensor:
     """In place; where an exponent is below ``least`` a power is 0."""
-    if not ARE_DEAR or exponents.device.type != "cpu" or exponents.numel() == 0:
+    if not _are_dear(exponents):
         return exponents.exp_()
     least = LEAST[exponents.dtype] if least is None else least
     if not exponents.amin() < least:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from setwise.kernels import differences
+from setwise.kernels.powers import not_too_small
 
 # log(1 + e^z) equals z to the last bit of a double beyond this point.
 SOFTPLUS_IS_IDENTITY = 40.0
@@ -45,7 +46,7 @@ def logsumexp(
     all_scores = scores(queries, keys, bias, sharpness)
     top = all_scores.detach().amax(dim=-1)
     top = top.masked_fill(~top.isfinite(), 0.0)
-    return top + torch.logsumexp(all_scores - top.unsqueeze(-1), dim=-1)
+    return top + torch.logsumexp(not_too_small(all_scores - top.unsqueeze(-1)), dim=-1)
 
 
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor | None = None) -> Tensor:
