@@ -69,6 +69,13 @@ def test_costs_of_any_size() -> None:
         assert torch.equal(assignment.assign(factor * cost, None, None), expected)
 
 
+@pytest.mark.usefixtures("library")
+def test_forbidden_pairs_beside_the_largest_costs() -> None:
+    """To forbid a pair it has to cost more, which float32 cannot hold there."""
+    cost = torch.tensor([[[1e38, torch.inf], [1e38, torch.inf]], [[3e38, -3e38], [torch.inf, 1.0]]])
+    assert assignment.assign(cost, None, None).sort(dim=1).values.tolist() == [[-1, 0], [0, 1]]
+
+
 def test_sums_that_overflow_are_left_to_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_assignment, "_lapx", lambda: pytest.fail)
     cost = torch.tensor([[[1e308, -1e308], [1e308, 1e307]]], dtype=torch.float64)

@@ -9,54 +9,16 @@ import pytest
 import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 import setwise as sw
-from setwise.kernels import chunked, dispatch, leaves, operators, trees
+from point_clouds import clouds, operands
+from setwise.kernels import trees
+
+pytestmark = pytest.mark.usefixtures("few_points_are_enough")
 
 POINTS = sw.Features(sw.Gaussian(3, scale=0.01))
-
-
-@pytest.fixture(autouse=True)
-def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "FEWEST_POINTS", 50)
-    monkeypatch.setattr(leaves, "FEWEST", 8)
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What trees were asked for, and whether blocks were left out."""
-    found: list[str] = []
-    nearest, visits = trees.argmax, leaves.Pairs.visits
-
-    def argmax(*args: Tensor) -> Tensor:
-        found.append("nearest")
-        return nearest(*args)
-
-    def watched(*args) -> list[leaves.Visit] | None:
-        result = visits(*args)
-        found.append("all" if result is None else "some")
-        return result
-
-    monkeypatch.setattr(trees, "argmax", argmax)
-    monkeypatch.setattr(leaves.Pairs, "visits", watched)
-    return found
-
-
-def clouds(kind: str, generator: torch.Generator, M: int, N: int) -> tuple[Tensor, Tensor]:
-    """Outputs [1, N, 3] and targets [1, M, 3]."""
-    x = torch.rand(1, M, 3, generator=generator, dtype=torch.float64)
-    if kind == "surface":
-        x = torch.nn.functional.normalize(x - 0.5, dim=-1)
-    elif kind == "clusters":
-        x = 0.02 * x + torch.randint(3, (1, M, 1), generator=generator) * 1000.0
-    elif kind == "line":
-        x = x * torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-    elif kind == "outlier":
-        x[:, 0] += 50.0
-    chosen = torch.randint(M, (N,), generator=generator)
-    y = x[:, chosen] + 0.01 * torch.randn(1, N, 3, generator=generator, dtype=torch.float64)
-    return y, x
 
 
 def densely(
@@ -130,66 +92,6 @@ def test_masks(loss) -> None:
     assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
-def operands(n: int, sharpness: float, features: int = 2, seed: int = 2) -> list[Tensor]:
-    """Queries, keys, bias and sharpness of one set in float64, uniform."""
-    generator = torch.Generator().manual_seed(seed)
-    x, y = torch.rand(2, 1, n, features, generator=generator, dtype=torch.float64)
-    return [x, y, torch.zeros(1, n).double(), torch.full((1, features), sharpness).double()]
-
-
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("known", [False, True], ids=["forward", "backward"])
-def test_no_pair_is_left_out_that_may_not_be(known: bool, biased: bool) -> None:
-    """What is missing of a sum is less than 2^-40 of it."""
-    x, y, bias, sharpness = operands(500, 5e3)
-    if biased:
-        bias[0, ::3] = 40.0
-        bias[0, ::7] = -math.inf
-    scores = dispatch.scores(x, y, bias, sharpness[0])[0]
-    orders = torch.cat([leaves.order(t[0], sharpness[0].sqrt()).flatten() for t in (x, y)])
-    pairs = trees._pairs(x[0], y[0], bias[0], sharpness[0], orders)
-    least = None
-    if known:
-        least = leaves.placed_in(pairs.x.order, scores.logsumexp(-1)).amin(dim=1)
-    slack = trees.BITS[torch.float32] * math.log(2) + math.log(500)
-    kept = torch.zeros_like(scores, dtype=torch.bool)
-    visits = pairs.visits(least, slack, 1.0)
-    assert visits is not None
-    for rows, part, columns in visits:
-        queries = pairs.x.order[rows, part]
-        beside = torch.cat([pairs.y.order, torch.full_like(pairs.y.order[:1], 500)])[columns]
-        for of_block, keys in zip(queries, beside.flatten(1), strict=True):
-            there = torch.meshgrid(of_block[of_block < 500], keys[keys < 500], indexing="ij")
-            kept[there] = True
-    left_out = scores.softmax(-1).masked_fill(kept, 0.0)
-    assert 0 < left_out.max() < 2.0**-40 / 500
-    assert kept.sum() < 0.4 * scores.numel()
-
-
-@pytest.mark.parametrize("at_once", [10, 300, 2**14])
-def test_however_many_pairs_are_computed_at_once(
-    at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A block that much is beside is taken in parts, and blocks that are alike together."""
-    x, y, bias, sharpness = operands(300, 300.0, features=3)
-    y[0, :2] += 30.0  # near to nothing, and nothing is near to them
-    x[0, 7] -= 30.0
-    monkeypatch.setattr(leaves, "POINTS_AT_ONCE", at_once)
-    monkeypatch.setattr(leaves, "BLOCKS_AT_ONCE", at_once)
-    grad = torch.linspace(-1, 1, 300, dtype=torch.float64).unsqueeze(0)
-    lse, terms, orders = trees.logsumexp(x, y, bias, sharpness)
-    exact, rest = chunked.logsumexp(x, y, bias, sharpness)
-    assert orders.shape[1] > 0
-    assert_close(lse, exact)
-    needs = True, True
-    ours = trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, *needs)
-    theirs = chunked.logsumexp_backward(grad, x, y, bias, sharpness, exact, rest, *needs)
-    for found, expected in zip(ours, theirs, strict=True):
-        assert_close(found, expected, rtol=1e-9, atol=1e-11 * expected.abs().max().item())
-    again = trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, *needs)
-    assert all(map(torch.equal, ours, again))
-
-
 def test_not_finite() -> None:
     """NaN is the nearest, as with all pairs."""
     x, y, bias, sharpness = operands(80, 1.0, features=3)
@@ -204,21 +106,44 @@ def test_not_finite() -> None:
     assert d_keys.shape == (1, 0, 3)
 
 
-def test_any_bias(asked: list[str]) -> None:
-    """Which may make a key the best that is far away; and one of -inf is none."""
-    x, y, bias, sharpness = operands(80, 1e3, features=3)
-    bias[0, 7], bias[0, 9] = 1e4, -math.inf
-    y[0, 9] = 1e30
-    assert (trees.argmax(x, y, bias, sharpness) == 7).all()
+@pytest.mark.usefixtures("always_by_blocks")
+@pytest.mark.parametrize("loss", ["masked", "with presence"])
+def test_losses_by_blocks(loss: str, asked: list[str]) -> None:
+    generator = torch.Generator().manual_seed(8)
+    y, x = clouds("surface", generator, 120, 110)
+    y, x = y.expand(3, -1, -1).clone().requires_grad_(), x.expand(3, -1, -1).clone()
+    options: dict[str, Tensor] = {"input_valid": torch.tensor([110, 60, 30])}
+    if loss == "with presence":
+        options["presence"] = torch.randn(3, 110, generator=generator).double()
     found = []
-    for engine in ("trees", "chunked"):
-        leaf = y.clone().requires_grad_()
-        lse = operators.differentiable_logsumexp(x, leaf, bias, engine, True, sharpness)
-        found.append((lse.detach(), *torch.autograd.grad(lse.sum(), leaf)))
+    for impl in ("auto", "reference"):
+        value = sw.set_cross_entropy(y, x, POINTS, reduction="none", impl=impl, **options)
+        found.append((value.detach(), *torch.autograd.grad(value.sum(), y)))
     for ours, theirs in zip(*found, strict=True):
-        assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
-    assert (found[0][1][0, 9] == 0).all()
-    assert "some" in asked
+        assert_close(ours, theirs, rtol=1e-9, atol=1e-9 * theirs.abs().max().item())
+    assert asked == ["some"] * 6
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, of duals
+@pytest.mark.parametrize("name", ["logits", "target", "temperature", "presence"])
+def test_forward_derivatives_of_as_many_as_the_dense_engine_takes(name: str) -> None:
+    generator = torch.Generator().manual_seed(9)
+    y, x = clouds("surface", generator, 60, 60)
+    given = {"logits": y, "target": x, "temperature": torch.tensor(0.8).double()}
+    given["presence"] = torch.zeros(1, 60).double()
+    direction = torch.randn(given[name].shape, generator=generator).double()
+
+    def loss(changed: Tensor, impl: str = "auto") -> Tensor:
+        z, target, t, exists = (given | {name: changed}).values()
+        options = {"temperature": t, "presence": exists, "impl": impl}
+        return sw.set_cross_entropy(z, target, POINTS, **options)
+
+    with forward_ad.dual_level():
+        slope = forward_ad.unpack_dual(loss(forward_ad.make_dual(given[name], direction))).tangent
+    leaf = given[name].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(leaf, "chunked"), leaf)
+    assert slope is not None
+    assert_close(slope, (gradient * direction).sum(), rtol=1e-8, atol=1e-8)
 
 
 def test_a_temperature_that_is_learned(asked: list[str]) -> None:
@@ -266,7 +191,8 @@ def test_an_empty_batch() -> None:
         value.backward()
 
 
-def test_second_derivatives() -> None:
+@pytest.mark.usefixtures("always_by_blocks")
+def test_second_derivatives(asked: list[str]) -> None:
     generator = torch.Generator().manual_seed(5)
     y, x = clouds("line", generator, 60, 60)
     features = sw.Features(sw.Gaussian(3, scale=0.01))
@@ -278,6 +204,7 @@ def test_second_derivatives() -> None:
         )
         found.append(torch.autograd.grad(slope.square().sum(), z)[0])
     assert_close(*found, rtol=1e-8, atol=1e-8 * found[1].abs().max().item())
+    assert asked == ["some", "some"]
 
 
 @pytest.mark.parametrize(
@@ -296,26 +223,3 @@ def test_of_points_alone(features: sw.Features, called: bool, asked: list[str]) 
     ours = sw.set_average(y, x, features)
     assert bool(asked) is called
     assert_close(ours, sw.set_average(y, x, features, impl="reference"), rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1000, 20_000, 40_000])
-def test_every_point_is_in_one_block(n: int) -> None:
-    points = torch.randn(n, 3)
-    order = leaves.order(points, torch.ones(3))
-    assert order.shape == leaves.shape(n)
-    assert order.shape[1] <= (8 if n <= 1000 else leaves.MOST)
-    assert order.flatten().sort().values.tolist() == list(range(order.numel()))
-    boxes = leaves.leaves(order, points, torch.zeros(n))
-    assert (boxes.low <= boxes.points.amin(dim=1)).all()
-    assert (boxes.high >= boxes.points.amax(dim=1)).all()
-    back = torch.full((n, 3), math.nan)
-    boxes.fill(boxes.points, back)
-    assert torch.equal(back, points)
-
-
-def test_blocks_are_of_neighbours() -> None:
-    """Of a square of 32 by 32 points, blocks of 8 are 2 by 4 of them."""
-    grid = torch.cartesian_prod(torch.arange(32.0), torch.arange(32.0))
-    grid = grid[torch.randperm(1024, generator=torch.Generator().manual_seed(0))]
-    boxes = leaves.leaves(leaves.order(grid, torch.ones(2)), grid, torch.zeros(1024))
-    assert ((boxes.high - boxes.low).sort(dim=1).values == torch.tensor([1.0, 3.0])).all()

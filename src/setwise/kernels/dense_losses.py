@@ -66,11 +66,10 @@ def _are_all_far(elements: Elements) -> bool:
     return elements.reach <= -LARGE * float(scores.max())
 
 
-def sample(elements: Elements, count: int, temperature: float) -> Tensor:
-    """The scores of some targets of each set with all outputs, over a temperature: [B, _, N]."""
-    some = elements.queries[:, :: max(1, elements.queries.shape[1] // count)]
-    scores = _scores(some, elements.keys, elements.bias).swapaxes(1, 2)
-    return torch.from_numpy(scores / temperature)
+def scores(elements: Elements, targets: slice, temperature: float) -> Tensor:
+    """Those of some targets of each set with all outputs, over a temperature: [B, _, N]."""
+    found = _scores(elements.queries[:, targets], elements.keys, elements.bias).swapaxes(1, 2)
+    return torch.from_numpy(found / temperature)
 
 
 @np.errstate(all="ignore")

@@ -111,8 +111,9 @@ def logsumexp(
     engine = choose(impl, queries, keys)
     if engine == "triton" and skip_negligible and clouds.suit(queries, keys, sharpness):
         engine = "clouds"
-    if impl == "auto" and skip_negligible and trees.suit(queries, keys, sharpness):
-        engine = "trees" if is_eager() and not has_tangent(queries, keys) else engine
+    if impl == "auto" and skip_negligible and trees.suit(queries, keys, sharpness) and is_eager():
+        given = [t for t in (queries, keys, bias, sharpness) if t is not None]
+        engine = engine if has_tangent(*given) else "trees"
     sharpness = _of_each_set(sharpness, queries)
     with no_autocast(queries):
         if engine == "reference":
@@ -180,8 +181,8 @@ def dense_elements(
         return None
     elements = dense_losses.prepared(blocks, target, logits, temperature)
     if elements is not None and searched and skip_negligible:
-        sample = dense_losses.sample(elements, trees.SAMPLE, float(temperature))
-        return None if trees.few_matter(sample) else elements
+        some = dense_losses.scores(elements, trees.sample(target.shape[1]), float(temperature))
+        return None if trees.few_matter(some.to(logits.dtype)) else elements
     return elements
 
 

@@ -45,15 +45,18 @@ def assign(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) 
     """The column of each row of ``cost`` [B, M, N], or UNMATCHED; see `assignment`."""
     given = cost.cpu() if cost.dtype in (torch.float32, torch.float64) else cost.double().cpu()
     least, largest = (bound.item() for bound in given.aminmax())
-    finite = math.isfinite(least) and math.isfinite(largest)
+    finite, size = math.isfinite(least) and math.isfinite(largest), max(-least, largest)
     matching = np.full(cost.shape[:2], UNMATCHED, dtype=np.int64)
     if finite and row_valid is None and column_valid is None:
-        np.put_along_axis(matching, *_cheapest(given.numpy()), axis=1)
+        np.put_along_axis(matching, *_cheapest(given.numpy(), size), axis=1)
         return torch.from_numpy(matching).to(cost.device)
     for alike in _problems(given.numpy(), row_valid, column_valid):
         numbers, rows, columns, costs = alike if finite else _comparable(alike)
         allowed = costs < np.inf
-        i, j = _cheapest(costs if finite else _with_penalties(costs, allowed))
+        if not finite:
+            costs = _with_penalties(costs.astype(np.float64), allowed)
+            size = float(np.abs(costs).max(initial=0.0))
+        i, j = _cheapest(costs, size)
         kept = allowed[np.arange(len(costs))[:, None], i, j]
         pairs = numbers[:, None], np.take_along_axis(rows, i, 1), np.take_along_axis(columns, j, 1)
         number, row, column = (each[kept] for each in np.broadcast_arrays(*pairs))
@@ -97,14 +100,17 @@ def _with_penalties(costs: Costs, allowed: NDArray[np.bool_]) -> Costs:
     return np.where(allowed, costs, penalty)
 
 
-def _cheapest(costs: Costs) -> tuple[Indices, Indices]:
-    """Rows and columns of the pairs of each problem, as many as there can be: [G, min(m, n)]."""
+def _cheapest(costs: Costs, size: float) -> tuple[Indices, Indices]:
+    """Rows and columns of the pairs of each problem, as many as there can be: [G, min(m, n)].
+
+    No cost is larger than the ``size``, nor less than minus that.
+    """
     G, m, n = costs.shape
     if G == 0:
         nothing = np.empty((0, min(m, n)), dtype=np.int64)
         return nothing, nothing
     batched, threads = _lapx(), torch.get_num_threads()
-    if batched is not None and max(float(costs.max()), -float(costs.min())) <= LARGEST:
+    if batched is not None and size <= LARGEST:
         options = {"extend_cost": m != n, "return_cost": False, "precision": "float64"}
         several = threads if costs.size >= PAIRS_FOR_THREADS else 1
         rows, columns = batched(costs, n_threads=several, **options)
@@ -130,6 +136,8 @@ def _lapx() -> Callable[..., Any] | None:
     """Its solver of batches; there are older ones, and others of the same name, that have none."""
     try:
         solve: Callable[..., Any] | None = getattr(import_module("lap"), "lapjvr_batch", None)
-    except ImportError:
+    except (
+        Exception
+    ):  # a package that is broken, for another NumPy for instance, may raise anything
         return None
     return solve

@@ -37,6 +37,16 @@ class Leaves(NamedTuple):
     low: Tensor  # [X, D]
     high: Tensor  # [X, D]
 
+    @classmethod
+    def of(cls, order: Tensor, points: Tensor, bias: Tensor) -> Leaves:
+        """Points [n, D] with a bias [n], in the blocks [X, S] of `tree_order`."""
+        n = len(points)
+        points, bias = (placed_in(order, values) for values in (points, bias))
+        left_out = (bias == -math.inf).unsqueeze(-1)
+        low = points.masked_fill(left_out, math.inf).amin(dim=1)
+        high = points.masked_fill(left_out, -math.inf).amax(dim=1)
+        return cls(order, points, bias.masked_fill(order >= n, -math.inf), low, high)
+
     def fill(self, values: Tensor, result: Tensor) -> None:
         """Give each of the n points its own of the values [X, S, ...]: result [n, ...]."""
         own = self.order < len(result)
@@ -51,16 +61,16 @@ class Visit(NamedTuple):
     columns: Tensor  # [G, K]
 
 
-def shape(n: int) -> tuple[int, int]:
+def blocks_shape(n: int) -> tuple[int, int]:
     """The number of blocks of n points, and of points of a block: X, S."""
     most = min(max(FEWEST, n // BLOCKS), MOST)
     X = 1 << max(0, math.ceil(math.log2(n / most)))
     return X, math.ceil(n / X)
 
 
-def order(points: Tensor, units: Tensor) -> Tensor:
+def tree_order(points: Tensor, units: Tensor) -> Tensor:
     """The order of points [n, D] that has neighbours together, [X, S]; units [D] of distances."""
-    (n, D), (X, S) = points.shape, shape(len(points))
+    (n, D), (X, S) = points.shape, blocks_shape(len(points))
     columns = np.pad((points * units).T.numpy(), ((0, 0), (0, X * S - n)), mode="edge")
     order = np.arange(X * S)
     nodes = 1
@@ -80,20 +90,10 @@ def placed_in(order: Tensor, values: Tensor) -> Tensor:
     return values[order.clamp(max=len(values) - 1)]
 
 
-def leaves(order: Tensor, points: Tensor, bias: Tensor) -> Leaves:
-    """Points [n, D] in blocks, with a bias [n] or 0."""
-    n = len(points)
-    points, bias = (placed_in(order, values) for values in (points, bias))
-    left_out = (bias == -math.inf).unsqueeze(-1)
-    low = points.masked_fill(left_out, math.inf).amin(dim=1)
-    high = points.masked_fill(left_out, -math.inf).amax(dim=1)
-    return Leaves(order, points, bias.masked_fill(order >= n, -math.inf), low, high)
-
-
 class Pairs:
     """Scores ``bias_j - sum_f c_f (x_if - y_jf)^2`` of points in blocks x and y.
 
-    What is computed of a tile of pairs is in the same memory as what was computed of the last one.
+    `scores` and `apart` each have memory of their own for a tile, and use it again at every call.
     """
 
     def __init__(self, x: Leaves, y: Leaves, sharpness: Tensor) -> None:
@@ -130,7 +130,7 @@ class Pairs:
             self._rooms[which] = points.new_empty(size)
         return self._rooms[which][:size].view(shape)
 
-    def visits(self, least: Tensor | None, slack: float, share: float) -> list[Visit] | None:
+    def visits(self, least: Tensor | None, slack: float, share: float) -> Iterator[Visit] | None:
         """All that may have a score within ``slack`` of the ``least`` [X] of the largest of its x.
 
         Where that is not known, a bound of it is found. None if these are more than that share of
@@ -138,18 +138,27 @@ class Pairs:
         """
         X, Y = len(self.x.points), len(self.y.points)
         runs = min(X, math.ceil(X * Y / BLOCKS_AT_ONCE))
-        found: list[Visit] = []
-        most = share * X * Y
-        for first in range(runs):
-            rows = torch.arange(first, X, runs)
+        every = torch.arange(X, device=self.x.points.device)
+        parts = [every[first::runs] for first in range(runs)]
+        enough, most, matter = [], share * X * Y, None
+        for rows in parts:
             known = self._least(rows) if least is None else least[rows]
             rounding = 8 * torch.finfo(known.dtype).eps * (known.abs() + slack)
-            matter = self._most(rows) >= (known - slack - rounding).unsqueeze(1)
+            enough.append((known - slack - rounding).unsqueeze(1))
+            matter = self._most(rows) >= enough[-1]
             most -= int(matter.sum())
             if most < 0:
                 return None
-            found += self._taken_together(rows, matter)
-        return found
+
+        def walk() -> Iterator[Visit]:
+            """What matters to whom is found again, unless it is known of all: it takes memory."""
+            for rows, bound in zip(parts, enough, strict=True):
+                known = matter if runs == 1 else None
+                yield from self._taken_together(
+                    rows, self._most(rows) >= bound if known is None else known
+                )
+
+        return walk()
 
     def _taken_together(self, rows: Tensor, matter: Tensor) -> Iterator[Visit]:
         """Blocks [G] to which of all blocks [G, Y] about as many matter."""

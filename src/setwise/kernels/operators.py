@@ -88,12 +88,21 @@ def logsumexp_backward(
 
 @torch.library.custom_op("setwise::sharpness_gradient", mutates_args=())
 def sharpness_gradient(
-    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, engine: str
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    sharpness: Tensor,
+    terms: Tensor,
+    peaks: Tensor,
+    engine: str,
 ) -> Tensor:
     """Wanted where a temperature is learned, and then by PyTorch code on any device."""
-    module = trees if engine == "trees" else chunked
+    operands = queries, keys, bias, sharpness
     with no_autocast(queries):
-        return module.sharpness_gradient(grad, queries, keys, bias, sharpness)
+        if engine == "trees":
+            return trees.sharpness_gradient(grad, *operands, terms, peaks)
+        return chunked.sharpness_gradient(grad, *operands)
 
 
 @torch.library.custom_op("setwise::logsumexp_double_backward", mutates_args=())
@@ -131,8 +140,9 @@ def _(
     sharpness: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     (B, M, F), N = queries.shape, keys.shape[1]
-    if engine == "clouds":
-        orders = queries.new_empty((B, M + N), dtype=torch.long)
+    if engine in SORTING:
+        size = M + N if engine == "clouds" else trees.orders_size(M, N)
+        orders = queries.new_empty((B, size), dtype=torch.long)
         return bias.new_empty(B, M), bias.new_empty(B, 2, M), orders
     shape = None
     if engine == "triton" and record and sharpness is None:
@@ -167,7 +177,14 @@ def _(
 
 @sharpness_gradient.register_fake
 def _(
-    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, engine: str
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    sharpness: Tensor,
+    terms: Tensor,
+    peaks: Tensor,
+    engine: str,
 ) -> Tensor:
     return sharpness.new_empty(sharpness.shape)
 
@@ -267,7 +284,7 @@ class LogSumExpBackward(torch.autograd.Function):
         d_sharpness = grad.new_empty(len(grad), 0)
         if need_sharpness:
             assert sharpness is not None
-            d_sharpness = sharpness_gradient(grad, *operands, sharpness, engine)
+            d_sharpness = sharpness_gradient(grad, *operands, sharpness, terms, peaks, engine)
         needs = need_queries, need_keys
         found = logsumexp_backward(grad, *operands, terms, peaks, *needs, engine, sharpness)
         return *found, d_sharpness

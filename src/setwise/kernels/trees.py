@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import chunked, reference
-from setwise.kernels.leaves import Pairs, Visit, leaves, order, placed_in, shape
+from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, placed_in, tree_order
 from setwise.kernels.powers import exp_
 
 # Beyond these a tree looks at most of its points all the same, or takes longer than it saves.
@@ -27,12 +27,11 @@ FEWEST_POINTS = 1000
 # A pair whose softmax weight is below 2^-BITS / N may be left out, so that a logsumexp misses less
 # than 2^-BITS of its sum.
 BITS = {torch.float32: 40, torch.float64: 64}
-# Of weights that are computed all the same, those below that divided by e^FLOOR are 0; products
-# with them may be next to nothing, see `powers`.
-FLOOR = 20.0
 # So many queries tell, before anything is sorted, whether few pairs matter: this share, at most.
 # Once blocks are known, all pairs are computed if it would be more than this share of them.
 SAMPLE, FEW, LARGEST_SHARE = 16, 0.2, 0.7
+
+ALL_PAIRS = -1  # in place of an order
 
 
 def suit(queries: Tensor, keys: Tensor, sharpness: Tensor | None) -> bool:
@@ -51,10 +50,21 @@ def suit_sizes(M: int, N: int, D: int) -> bool:
     return D <= MOST_FEATURES and min(M, N) >= FEWEST_POINTS
 
 
+def sample(M: int) -> slice:
+    """Some of M queries, for `few_matter`."""
+    return slice(None, None, max(1, M // SAMPLE))
+
+
 def few_matter(scores: Tensor) -> bool:
     """Whether few of the pairs of some queries with all keys matter: [..., N]."""
+    slack = _slack(scores.dtype, scores.shape[-1])
     top = scores.amax(dim=-1, keepdim=True)
-    return bool((scores >= top - _slack(scores.mT)).double().mean() <= FEW)
+    return bool((scores >= top - slack).double().mean() <= FEW)
+
+
+def orders_size(M: int, N: int) -> int:
+    """How many numbers `logsumexp` gives for the order of both sides."""
+    return math.prod(blocks_shape(M)) + math.prod(blocks_shape(N))
 
 
 def argmax(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) -> Tensor:
@@ -81,36 +91,38 @@ def logsumexp(
     """``logsumexp_j score_ij``, shape [B, M]; its terms; the orders of both sides.
 
     The last two are for `logsumexp_backward`: the logsumexp and what was lost when it was rounded,
-    [B, 2, M], and integers [B, _], none where all pairs are computed: most of them seem to matter,
-    or numbers are not finite.
+    [B, 2, M], and integers [B, _], -1 where all pairs are computed: too many seem to matter, or
+    numbers are not finite.
     """
-    B, M = queries.shape[:2]
-    some = queries[:, :: max(1, M // SAMPLE)]
-    if not (
-        _are_points(queries, keys, bias)
-        and few_matter(reference.scores(some, keys, bias, sharpness))
-    ):
-        lse, rest = chunked.logsumexp(queries, keys, bias, sharpness)
-        return lse, torch.stack([lse, rest], dim=1), torch.empty(B, 0, dtype=torch.long)
-    terms, orders, slack = queries.new_empty(B, 2, M), [], _slack(keys)
+    (B, M, _), N = queries.shape, keys.shape[1]
+    terms = queries.new_empty(B, 2, M)
+    orders = queries.new_full((B, orders_size(M, N)), ALL_PAIRS, dtype=torch.long)
+    few = _are_points(queries, keys, bias) and few_matter(
+        reference.scores(queries[:, sample(M)], keys, bias, sharpness)
+    )
+    if not few:
+        terms = torch.stack(chunked.logsumexp(queries, keys, bias, sharpness), dim=1)
+        return terms[:, 0].clone(), terms, orders
+    slack = _slack(keys.dtype, N)
     for b in range(B):
         units = sharpness[b].sqrt()
-        orders.append(torch.cat([order(side[b], units).flatten() for side in (queries, keys)]))
+        orders[b] = torch.cat([tree_order(side[b], units).flatten() for side in (queries, keys)])
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
         visits = pairs.visits(None, slack, LARGEST_SHARE)
         if visits is None:
             alone = (t[b : b + 1] for t in (queries, keys, bias, sharpness))
-            terms[b] = torch.cat(chunked.logsumexp(*alone))
+            terms[b], orders[b] = torch.cat(chunked.logsumexp(*alone)), ALL_PAIRS
             continue
         found = terms.new_empty(*pairs.x.order.shape, 2)
         for rows, part, columns in visits:
             scores = pairs.scores(pairs.x.points[rows, part], *pairs.beside(columns))
-            top = scores.amax(dim=-1)
-            above = exp_(scores.sub_(top.unsqueeze(-1)), -slack - FLOOR).sum(dim=-1).log()
+            top = _finite(scores.amax(dim=-1))
+            above = exp_(scores.sub_(top.unsqueeze(-1)), -slack).sum(dim=-1).log()
             lse = top + above
-            found[rows, part] = torch.stack([lse, above - (lse - top)], dim=-1)
+            rest = torch.where(lse.isfinite(), above - (lse - top), 0.0)
+            found[rows, part] = torch.stack([lse, rest], dim=-1)
         pairs.x.fill(found, terms[b].mT)
-    return terms[:, 0].clone(), terms, torch.stack(orders)
+    return terms[:, 0].clone(), terms, orders
 
 
 def logsumexp_backward(
@@ -147,11 +159,16 @@ def logsumexp_backward(
 
 
 def sharpness_gradient(
-    grad: Tensor, queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    sharpness: Tensor,
+    terms: Tensor,
+    orders: Tensor,
 ) -> Tensor:
     """``-sum_ij g_i p_ij (queries_if - keys_jf)^2``, shape [B, D]."""
     operands = queries, keys, bias, sharpness
-    _, terms, orders = logsumexp(*operands)
     total = torch.zeros_like(sharpness)
     for b, weights in enumerate(_weights(grad, *operands, terms, orders)):
         if weights is None:
@@ -171,18 +188,21 @@ class Weights:
     """Softmax weights ``p_ij = exp(score_ij - level_i)`` of the pairs of one set that matter."""
 
     pairs: Pairs
-    visits: list[Visit]
-    level: Tensor  # [X, S], the logsumexp of each query
+    visits: Iterator[Visit]
+    level: Tensor  # [X, S], the logsumexp of each query; 0 of none
     incoming: Tensor  # [X, S, 1], its gradient
     slack: float
 
     def tiles(self) -> Iterator[tuple[Visit, Tensor, Tensor]]:
-        """Of every visit the points of the keys [G, D, K R], and the weights [G, _, K R]."""
+        """Of every visit the points of the keys [G, D, K R], and the weights [G, _, K R].
+
+        The weights are in the memory of `Pairs.scores`.
+        """
         for visit in self.visits:
             points, bias = self.pairs.beside(visit.columns)
             scores = self.pairs.scores(self.pairs.x.points[visit.rows, visit.part], points, bias)
             scores -= self.level[visit.rows, visit.part].unsqueeze(-1)
-            yield visit, points, exp_(scores, -self.slack - FLOOR)
+            yield visit, points, exp_(scores, -self.slack)
 
 
 def _weights(
@@ -195,10 +215,10 @@ def _weights(
     orders: Tensor,
 ) -> Iterator[Weights | None]:
     """Of each set; None where all pairs are to be computed."""
-    slack = _slack(keys)
+    slack = _slack(keys.dtype, keys.shape[1])
     lse, rest = terms.unbind(dim=1)
     for b in range(len(queries)):
-        if not orders.shape[1]:
+        if orders[b, 0] == ALL_PAIRS:
             yield None
             continue
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
@@ -206,7 +226,7 @@ def _weights(
         visits = pairs.visits(level.amin(dim=1), slack, LARGEST_SHARE)
         incoming = placed_in(pairs.x.order, grad[b] * torch.exp(-rest[b]))
         incoming = incoming.masked_fill(pairs.x.bias == -math.inf, 0.0).unsqueeze(-1)
-        yield None if visits is None else Weights(pairs, visits, level, incoming, slack)
+        yield None if visits is None else Weights(pairs, visits, _finite(level), incoming, slack)
 
 
 def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
@@ -237,10 +257,10 @@ def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
 
 def _pairs(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, orders: Tensor) -> Pairs:
     """Of one set, in its orders."""
-    x_shape, y_shape = shape(len(queries)), shape(len(keys))
+    x_shape, y_shape = blocks_shape(len(queries)), blocks_shape(len(keys))
     x_order, y_order = orders.split([math.prod(x_shape), math.prod(y_shape)])
-    x = leaves(x_order.view(x_shape), queries, torch.zeros_like(queries[:, 0]))
-    return Pairs(x, leaves(y_order.view(y_shape), keys, bias), sharpness)
+    x = Leaves.of(x_order.view(x_shape), queries, torch.zeros_like(queries[:, 0]))
+    return Pairs(x, Leaves.of(y_order.view(y_shape), keys, bias), sharpness)
 
 
 def _are_points(queries: Tensor, keys: Tensor, bias: Tensor) -> bool:
@@ -248,6 +268,11 @@ def _are_points(queries: Tensor, keys: Tensor, bias: Tensor) -> bool:
     return bool(queries.isfinite().all() & keys.isfinite().all() & (bias < math.inf).all())
 
 
-def _slack(keys: Tensor) -> float:
-    """How much less than the largest score, or a logsumexp, one may be left out."""
-    return BITS[keys.dtype] * math.log(2) + math.log(keys.shape[-2])
+def _finite(level: Tensor) -> Tensor:
+    """Where all scores of a query are too small for their type, nothing is relative to them."""
+    return level.masked_fill(level == -math.inf, 0.0)
+
+
+def _slack(dtype: torch.dtype, N: int) -> float:
+    """How much less than the largest score, or a logsumexp, of N one may be left out."""
+    return BITS[dtype] * math.log(2) + math.log(N)

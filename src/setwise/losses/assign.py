@@ -31,8 +31,8 @@ def assign(
     The result is exact: sums are of float64. On a GPU every problem is solved by one program, and
     nothing waits for the host; problems with a side of more than 4,096 are solved there, as those
     of CPU tensors are, in ``torch.get_num_threads()`` threads: by SciPy's
-    ``linear_sum_assignment``, or where it is installed (``pip install setwise[assign]``) by lapx,
-    which takes a fraction of the time.
+    ``linear_sum_assignment``, or where it is installed (``pip install 'setwise[assign]'``) by lapx,
+    which takes a fraction of the time. Of several cheapest matchings these may choose others.
 
     >>> import torch
     >>> cost = torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])

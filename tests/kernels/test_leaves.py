@@ -1,0 +1,190 @@
+"""Blocks of neighbours: what matters is visited, and sums are those over all pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from point_clouds import operands
+from setwise.kernels import chunked, dispatch, leaves, operators, trees
+
+pytestmark = pytest.mark.usefixtures("few_points_are_enough")
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("known", [False, True], ids=["forward", "backward"])
+def test_no_pair_is_left_out_that_may_not_be(known: bool, biased: bool) -> None:
+    """What is missing of a sum is less than 2^-40 of it."""
+    x, y, bias, sharpness = operands(500, 5e3)
+    if biased:
+        bias[0, ::3] = 40.0
+        bias[0, ::7] = -math.inf
+    scores = dispatch.scores(x, y, bias, sharpness[0])[0]
+    orders = torch.cat([leaves.tree_order(t[0], sharpness[0].sqrt()).flatten() for t in (x, y)])
+    pairs = trees._pairs(x[0], y[0], bias[0], sharpness[0], orders)
+    least = None
+    if known:
+        least = leaves.placed_in(pairs.x.order, scores.logsumexp(-1)).amin(dim=1)
+    slack = trees.BITS[torch.float32] * math.log(2) + math.log(500)
+    kept = torch.zeros_like(scores, dtype=torch.bool)
+    visits = pairs.visits(least, slack, 1.0)
+    assert visits is not None
+    for rows, part, columns in visits:
+        queries = pairs.x.order[rows, part]
+        beside = torch.cat([pairs.y.order, torch.full_like(pairs.y.order[:1], 500)])[columns]
+        for of_block, keys in zip(queries, beside.flatten(1), strict=True):
+            there = torch.meshgrid(of_block[of_block < 500], keys[keys < 500], indexing="ij")
+            kept[there] = True
+    left_out = scores.softmax(-1).masked_fill(kept, 0.0)
+    assert 0 < left_out.max() < 2.0**-40 / 500
+    assert kept.sum() < 0.4 * scores.numel()
+
+
+@pytest.mark.parametrize("at_once", [10, 300, 2**14])
+def test_however_many_pairs_are_computed_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block that much is beside is taken in parts, and blocks that are alike together."""
+    x, y, bias, sharpness = operands(300, 300.0, features=3)
+    y[0, :2] += 30.0  # near to nothing, and nothing is near to them
+    x[0, 7] -= 30.0
+    monkeypatch.setattr(leaves, "POINTS_AT_ONCE", at_once)
+    monkeypatch.setattr(leaves, "BLOCKS_AT_ONCE", at_once)
+    grad = torch.linspace(-1, 1, 300, dtype=torch.float64).unsqueeze(0)
+    lse, terms, orders = trees.logsumexp(x, y, bias, sharpness)
+    exact, rest = chunked.logsumexp(x, y, bias, sharpness)
+    assert (orders >= 0).all()
+    assert_close(lse, exact)
+    needs = True, True
+    ours = trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, *needs)
+    theirs = chunked.logsumexp_backward(grad, x, y, bias, sharpness, exact, rest, *needs)
+    for found, expected in zip(ours, theirs, strict=True):
+        assert_close(found, expected, rtol=1e-9, atol=1e-11 * expected.abs().max().item())
+    again = trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, *needs)
+    assert all(map(torch.equal, ours, again))
+
+
+@pytest.mark.usefixtures("always_by_blocks")
+@pytest.mark.parametrize("features", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sets_of_a_batch_that_differ_in_everything(
+    dtype: torch.dtype, features: int, asked: list[str]
+) -> None:
+    """Sizes of both sides, bias, admissible keys, sharpness, and the gradients that come in."""
+    generator = torch.Generator().manual_seed(features)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(dtype)
+
+    B, M, N = 3, 130, 170
+    x, y, incoming = random(B, M, features), random(B, N, features), random(B, M)
+    bias = 5 * random(B, N)
+    bias[torch.rand(B, N, generator=generator) < 0.2] = -math.inf
+    y[bias == -math.inf] = 1e15
+    sharpness = torch.tensor([[3.0], [30.0], [300.0]]).to(dtype) * random(B, features).exp()
+
+    def exact(x: Tensor, y: Tensor, bias: Tensor, c: Tensor) -> Tensor:
+        apart = x.unsqueeze(2) - y.unsqueeze(1)
+        return (bias.unsqueeze(1) - (c[:, None, None] * apart.square()).sum(-1)).logsumexp(-1)
+
+    def ours(x: Tensor, y: Tensor, bias: Tensor, c: Tensor) -> Tensor:
+        return operators.differentiable_logsumexp(x, y, bias, "trees", True, c)
+
+    found = []
+    for compute, kind in ((ours, dtype), (exact, torch.float64)):
+        given = [t.to(kind, copy=True).requires_grad_() for t in (x, y, bias, sharpness)]
+        lse = compute(*given)
+        found.append([lse.detach(), *torch.autograd.grad(lse, given, incoming.to(kind))])
+    for one, other in zip(*found, strict=True):
+        largest = other.abs().max().item()
+        assert_close(
+            one.double(), other, rtol=0, atol=largest * (1e-10 if dtype == torch.float64 else 1e-5)
+        )
+    assert (found[0][2][bias == -math.inf] == 0).all()
+    assert asked == ["some"] * 9  # of each set, forward, for the sharpness, and backward
+
+
+@pytest.mark.usefixtures("always_by_blocks")
+def test_scores_that_overflow(asked: list[str]) -> None:
+    """One target is too far away for its scores to be finite, which is nothing to the others."""
+    x, y, bias, sharpness = (t.float() for t in operands(120, 300.0, features=3))
+    y.requires_grad_()
+    there = torch.arange(120) != 5
+    found = []
+    for engine, targets in (("trees", x.clone()), ("chunked", x[:, there])):
+        if engine == "trees":
+            targets[0, 5] = 1e20
+        lse = operators.differentiable_logsumexp(targets, y, bias, engine, True, sharpness)
+        near = lse if engine == "chunked" else lse[:, there]
+        found.append((near.detach(), *torch.autograd.grad(near.sum(), y)))
+        assert engine == "chunked" or lse[0, 5] == -math.inf
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert asked == ["some", "some"]
+
+
+def test_operators_say_the_truth_about_themselves() -> None:
+    x, y, bias, sharpness = operands(70, 1e4, features=3)
+    arguments = (x, y, bias, "trees", True, sharpness)
+    torch.library.opcheck(operators.logsumexp, arguments)
+    _, terms, orders = operators.logsumexp(*arguments)
+    assert (orders >= 0).all()
+    grad = torch.ones_like(bias)
+    torch.library.opcheck(
+        operators.logsumexp_backward,
+        (grad, x, y, bias, terms, orders, True, True, "trees", sharpness),
+    )
+    torch.library.opcheck(
+        operators.sharpness_gradient, (grad, x, y, bias, sharpness, terms, orders, "trees")
+    )
+
+
+def test_few_visits_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made run by run, and each run is of few blocks."""
+    monkeypatch.setattr(leaves, "BLOCKS_AT_ONCE", 64)
+    x, y, bias, sharpness = operands(300, 300.0)
+    orders = torch.cat([leaves.tree_order(t[0], sharpness[0].sqrt()).flatten() for t in (x, y)])
+    pairs = trees._pairs(x[0], y[0], bias[0], sharpness[0], orders)
+    made: list[int] = []
+    taken_together = leaves.Pairs._taken_together
+
+    def watched(self: leaves.Pairs, rows: Tensor, matter: Tensor) -> Iterator[leaves.Visit]:
+        made.append(matter.numel())
+        yield from taken_together(self, rows, matter)
+
+    monkeypatch.setattr(leaves.Pairs, "_taken_together", watched)
+    visits = pairs.visits(None, 40.0, 1.0)
+    assert visits is not None
+    assert made == []
+    next(visits)
+    assert made == [64]
+    assert sum(1 for _ in visits) > 0
+    assert sum(made) == len(pairs.x.points) * len(pairs.y.points)
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 1000, 20_000, 40_000])
+def test_every_point_is_in_one_block(n: int) -> None:
+    points = torch.randn(n, 3)
+    order = leaves.tree_order(points, torch.ones(3))
+    assert order.shape == leaves.blocks_shape(n)
+    assert order.shape[1] <= (8 if n <= 1000 else leaves.MOST)
+    assert order.flatten().sort().values.tolist() == list(range(order.numel()))
+    boxes = leaves.Leaves.of(order, points, torch.zeros(n))
+    assert (boxes.low <= boxes.points.amin(dim=1)).all()
+    assert (boxes.high >= boxes.points.amax(dim=1)).all()
+    back = torch.full((n, 3), math.nan)
+    boxes.fill(boxes.points, back)
+    assert torch.equal(back, points)
+
+
+def test_blocks_are_of_neighbours() -> None:
+    """Of a square of 32 by 32 points, blocks of 8 are 2 by 4 of them."""
+    grid = torch.cartesian_prod(torch.arange(32.0), torch.arange(32.0))
+    grid = grid[torch.randperm(1024, generator=torch.Generator().manual_seed(0))]
+    boxes = leaves.Leaves.of(leaves.tree_order(grid, torch.ones(2)), grid, torch.zeros(1024))
+    assert ((boxes.high - boxes.low).sort(dim=1).values == torch.tensor([1.0, 3.0])).all()
