@@ -176,7 +176,7 @@ def prepare(
     if not POINTS and WIDTH > F - D:
         f = F - D + tl.arange(0, 16)
         zeros = tl.zeros([BLOCK, 16], tl.float32)
-        _store(Q, Q_T, zeros, e, e < M, f, f < WIDTH, WIDTH, M, True, False, False)
+        _store(Q, Q_T, zeros, e, e < M, f, f < WIDTH, WIDTH, M, True, Q_ACROSS, False)
         _store(K, K_T, zeros, e, e < N, f, f < WIDTH, WIDTH, N, True, False, False)
     if MASKED:
         valid = tl.load(VALID + b * N + e, mask=e < N, other=1) != 0
