@@ -74,9 +74,9 @@ class Chosen:
 CELLS = {
     ("queries", "plain_cross_entropy"): Chosen(60, 1e-3, 0.05),
     ("slot-attention", "huber_loss"): Chosen(60, 5e-4, 0.05),
-    ("queries-fine", "bethe_likelihood"): Chosen(60, 5e-4, 0.1),
-    ("slot-attention-fine", "huber_loss"): Chosen(60, 5e-4, 0.1),
-    ("idspn-fine", "huber_loss"): Chosen(60, 1e-3, 0.1),
+    ("queries-fine", "bethe_likelihood"): Chosen(40, 5e-4, 0.1),
+    ("slot-attention-fine", "huber_loss"): Chosen(40, 5e-4, 0.1),
+    ("idspn-fine", "huber_loss"): Chosen(40, 1e-3, 0.1),
 }
 
 
