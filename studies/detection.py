@@ -168,12 +168,9 @@ class PublishedPredictor(NetworkConfig):
     width: int = 64
     convolutions: tuple[int, ...] = (32, 64, 64)
     blocks: int = field(default=0, metadata={"later": True})
-    # Of attention among regions, before they are read.
-    layers: int = field(default=0, metadata={"later": True})
 
     def build(self, task: Task, *, to_train: bool = True) -> nn.Module:
-        channels = task.inputs.shape[1]
-        encoder = PictureEncoder(self.width, self.convolutions, channels, self.blocks, self.layers)
+        encoder = PictureEncoder(self.width, self.convolutions, task.inputs.shape[1], self.blocks)
         decoder = DECODERS[self.recipe](self.width, self.outputs)
         return Detection(SetPredictor(encoder, decoder, task.features))
 

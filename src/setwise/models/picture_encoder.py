@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from setwise.models.attention import FeedForward, Reader
+from setwise.models.attention import FeedForward
 from setwise.models.deep_sets import check_floats, check_size
 from setwise.models.initialise import glorot
 
@@ -24,8 +24,7 @@ class PictureEncoder(nn.Module):
 
     3 x 3 convolutions of these widths, each of which halves the sides and is followed by ``blocks``
     residual ones (He et al., 2016), and fully connected layers for each region. Regions are read in
-    any order later; each is told its place, as waves of several lengths (Vaswani et al., 2017). As
-    in the encoder of DETR (Carion et al., 2020) they have read each other before: ``layers`` times.
+    any order later; each is told its place, as waves of several lengths (Vaswani et al., 2017).
     Pictures of any size will do, if both sides can be halved so often.
 
     >>> encoder = PictureEncoder(outputs=16, widths=(8, 8))
@@ -39,29 +38,25 @@ class PictureEncoder(nn.Module):
         widths: Sequence[int] = (32, 64, 64),
         channels: int = 3,
         blocks: int = 0,
-        layers: int = 0,
-        heads: int = 4,
     ) -> None:
         super().__init__()
         check_size("outputs", outputs)
         check_size("channels", channels)
         check_size("blocks", blocks, least=0)
-        check_size("layers", layers, least=0)
         self.channels, self.outputs, self.shrinks = channels, outputs, 2 ** len(widths)
-        eyes: list[nn.Module] = []
+        layers: list[nn.Module] = []
         for width in widths:
             check_size("widths", width)
-            eyes += [nn.Conv2d(channels, width, 3, stride=2, padding=1), nn.ReLU()]
-            eyes += [ResidualBlock(width) for _ in range(blocks)]
+            layers += [nn.Conv2d(channels, width, 3, stride=2, padding=1), nn.ReLU()]
+            layers += [ResidualBlock(width) for _ in range(blocks)]
             channels = width
-        self.eyes = nn.Sequential(*eyes)
+        self.eyes = nn.Sequential(*layers)
         # What is seen is small at first, and would be lost beside the place.
         self.read = nn.Sequential(nn.LayerNorm(channels), nn.Linear(channels, outputs))
         self.place = nn.Linear(4 * _WAVES, outputs)
-        self.among = nn.ModuleList(Reader(outputs, heads) for _ in range(layers))
         self.mind = nn.Sequential(FeedForward(outputs), nn.LayerNorm(outputs))
         glorot(self)
-        for layer in eyes:
+        for layer in layers:
             if isinstance(layer, ResidualBlock):
                 layer.start_with_nothing()
 
@@ -76,8 +71,6 @@ class PictureEncoder(nn.Module):
             )
         seen = self.eyes(pictures.reshape(-1, channels, height, width))
         memory = self.read(seen.flatten(-2).mT) + self.place(_places(seen))
-        for layer in self.among:
-            memory = layer(memory, memory)
         return self.mind(memory).reshape(*lead, *memory.shape[-2:])
 
 
