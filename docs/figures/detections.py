@@ -135,13 +135,18 @@ def _pair(column: dict[str, Any], side: int) -> tuple[Any, Any]:
     return _ringed(objects, missed, YELLOW, side), _ringed(found, wrong, RED, SIDE)
 
 
-def unmatched(objects: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Objects that were missed, and outputs that are wrong; pairs are made of the nearest first."""
+def unmatched(
+    objects: list[Any], found: list[Any], looks: int = len(NAMES), within: float = WITHIN
+) -> tuple[list[Any], list[Any]]:
+    """Objects that were missed, and outputs that are wrong; pairs are made of the nearest first.
+
+    Of each there are so many words of its look, then its place.
+    """
     pairs = sorted(
-        (math.dist(x[3:], y[3:]), i, j)
+        (math.dist(x[looks:], y[looks:]), i, j)
         for i, x in enumerate(objects)
         for j, y in enumerate(found)
-        if x[:3] == y[:3] and math.dist(x[3:], y[3:]) <= WITHIN
+        if x[:looks] == y[:looks] and math.dist(x[looks:], y[looks:]) <= within
     )
     rows, columns = set(range(len(objects))), set(range(len(found)))
     for _, i, j in pairs:

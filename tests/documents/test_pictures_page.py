@@ -1,4 +1,4 @@
-"""The figure of docs/pictures.md shows what is recorded, and the record is that of the example."""
+"""The figures of what networks found show what is recorded, in docs and on the page of reports."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from PIL import Image
 
 from pictures import differing_pixels
 from repository import ROOT
+from setwise.experiments import store
 from setwise.report.page.detections import detections_sections
 
 FIGURES = ROOT / "docs" / "figures"
@@ -44,7 +45,6 @@ def test_the_report_shows_the_same(figure: Any, recorded: Any, tmp_path: Path) -
         assert differing_pixels(tmp_path / "again.png", committed) == 0
     [section] = detections_sections(ROOT / "results")
     assert told["captions"][5] in section.body
-    assert section.body.count("data:image/png") == len(told["captions"])
 
 
 def test_right_pictures_have_no_ring_and_wrong_ones_have(figure: Any, recorded: Any) -> None:
@@ -65,6 +65,48 @@ def test_the_example_says_what_was_recorded(recorded: Any) -> None:
 def test_elements_are_told_as_they_are(figure: Any, recorded: Any) -> None:
     told = recorded["shown"][0]["objects"][0]
     assert figure["_told"](figure["_element"](told)) == told
+
+
+@pytest.fixture(scope="module")
+def scenes() -> Any:
+    return runpy.run_path(str(FIGURES / "scene_detections.py"))
+
+
+@pytest.fixture(scope="module")
+def found(scenes: Any) -> Any:
+    return json.loads(scenes["RECORD"].read_text())
+
+
+def test_scenes_are_those_of_the_record(scenes: Any, found: Any, tmp_path: Path) -> None:
+    told = scenes["for_report"](found)
+    assert told.items() <= found.items()
+    assert [said.split(":")[0] for said in told["captions"]] == ["right"] * 5 + ["wrong"] * 5
+    again, committed = tmp_path / "again.jpg", scenes["FIGURE"]
+    scenes["draw"](again)
+    assert differing_pixels(again, committed) == 0, "run python docs/figures/scene_detections.py"
+    [section] = detections_sections(ROOT / "results")
+    folders = len(list((ROOT / "results").glob("*/detections.json")))
+    assert section.body.count("data:image/png") == folders * len(told["captions"])
+    assert told["captions"][5] in section.body
+
+
+def test_the_network_of_the_scenes_is_the_median_one(found: Any) -> None:
+    runs = store.read(ROOT / "results" / "rendered-scenes.jsonl")
+    ours = [one for one in runs if one["scenario"] == "queries-fine"]
+    middle = sorted(ours, key=lambda one: one["metrics"]["heldout_ap"])[len(ours) // 2]
+    assert found["run"] == middle["run"]
+    assert found["judged"] >= 200
+    assert found["right"] > found["judged"] / 2
+
+
+# Slow: a path tracer draws.
+@pytest.mark.slow
+def test_what_was_found_in_a_scene_is_drawn_again(scenes: Any, found: Any, tmp_path: Path) -> None:
+    number = 5  # the first that is wrong, with rings
+    both = scenes["_beside"](*scenes["pair"](found["shown"][number]))
+    both.save(tmp_path / "again.png")
+    committed = scenes["RECORD"].with_name(f"{number:02}.png")
+    assert differing_pixels(tmp_path / "again.png", committed) < 0.01
 
 
 # Slow: a path tracer draws. What is drawn is tested in test_tabletop.py.

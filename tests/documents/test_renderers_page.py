@@ -79,6 +79,33 @@ def test_what_the_page_says_of_older_records_is_so() -> None:
     assert "idspn" not in renderers.STUDY.SCENARIOS
 
 
+def test_what_the_page_says_of_the_table_is_so() -> None:
+    runs = store.read(renderers.ROOT / "results" / f"{renderers.NAME}.jsonl")
+
+    def medians(metric: str) -> dict[tuple[str, str], float]:
+        cells = {(one["scenario"], one["loss"]) for one in runs}
+        assert cells == set(renderers.STUDY.CELLS)
+        return {
+            cell: median(
+                one["metrics"][metric] for one in runs if (one["scenario"], one["loss"]) == cell
+            )
+            for cell in cells
+        }
+
+    anywhere, near = medians("heldout_ap"), medians("heldout")
+    most, next_to_it = sorted(anywhere, key=lambda cell: anywhere[cell], reverse=True)[:2]
+    assert most == ("queries-fine", "bethe_likelihood")
+    assert anywhere[most] >= 0.97
+    assert next_to_it == ("idspn-fine", "huber_loss")
+    assert anywhere[next_to_it] > anywhere[most] - 0.01
+    reached = sorted(
+        one["metrics"]["heldout_ap"] for one in runs if one["scenario"] == "idspn-fine"
+    )
+    assert [value < 0.1 for value in reached] == [True, False, False]
+    ours = {cell for cell in near if cell[0].startswith("queries")}
+    assert max(near[cell] for cell in near.keys() - ours) < min(near[cell] for cell in ours) / 10
+
+
 def test_what_the_page_says_of_settings_is_so() -> None:
     """Rates are half of those on sprites, but for queries with fine regions; scales fall there."""
     study = renderers.STUDY
