@@ -5,9 +5,9 @@
 
 The records are benchmarks/records/renderers.json, drawing-h200.json beside it, which
 ``benchmarks/drawing.py`` writes, and, of ``studies/rendered_scenes.py``,
-results/rendered-scenes.jsonl. Signal to noise is that of bytes, 10 lg(255^2 / d) with the mean
-square difference d; seconds are those of one core, which Blender, a program of its own, does not
-tell.
+results/rendered-scenes.jsonl and, by ``docs/figures/scene_detections.py``, results/scenes. Signal
+to noise is that of bytes, 10 lg(255^2 / d) with the mean square difference d; seconds are those of
+one core, which Blender, a program of its own, does not tell.
 """
 
 from __future__ import annotations
@@ -174,9 +174,19 @@ def _length(config: dict[str, Any]) -> str:
     return f"{epochs} epochs of {pictures:,} pictures{varied}: {steps:,} steps of {batch}"
 
 
+def found(results: Path) -> str:
+    """In how many pictures one of these networks finds everything."""
+    told = json.loads((results / "scenes" / "detections.json").read_text(encoding="utf-8"))
+    return wrapped(
+        f"In {told['right']} of the first {told['judged']} held-out pictures this network finds "
+        f"every object within {told['within']:g} of its place, and nothing else."
+    )
+
+
 def written(text: str, results: Path = ROOT / "results") -> str:
     """The page with the tables of the records."""
-    blocks = {"renderers": compared(), "drawing": on_a_gpu(), "rendered": learned(results)}
+    blocks = {"renderers": compared(), "drawing": on_a_gpu()}
+    blocks |= {"rendered": learned(results), "found": found(results)}
     return with_blocks(text, PAGE.name, blocks)
 
 

@@ -43,19 +43,22 @@ def _matchings(record: Record) -> list[str]:
         times = {name: row["median_ms"] for name, row in found.items()}
         ours = times[OURS]
         rivals = [
-            f"{number(ms)} ({ratio(ms / ours)})" for name, ms in times.items() if name != OURS
+            f"{number(ms)} ({ratio(ms / ours)}){'*' if found[name]['calls'] == 1 else ''}"
+            for name, ms in times.items()
+            if name != OURS
         ]
         lines.append([problem, number(ours), *rivals])
         fastest = min(times, key=lambda name: times[name])
         behind += [f"{problem} ({fastest})"] if fastest != OURS else []
     off = {name: max(abs(r["cost_error"]) for r in rows if r["impl"] == name) for name in names}
     errors = ", ".join(f"{name} {_part(off[name])}" for name in names if name != "SciPy")
+    once = " * Called once." if any(row["calls"] == 1 for row in rows) else ""
     return [
         *markdown(["problems", *names], lines),
         "",
         wrapped(
             f"A rival is faster than `sw.assign` for {', '.join(behind) or 'none of these'}. The "
-            f"part of SciPy's total cost that another one is off by, at most: {errors}."
+            f"part of SciPy's total cost that another one is off by, at most: {errors}.{once}"
         ),
     ]
 

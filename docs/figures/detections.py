@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import runpy
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 import setwise as sw
+from found import EACH, RED, SIDE, YELLOW, Told, beside, caption, sheet, unmatched
 from setwise import environment
 from setwise.data.sprites import COLOURS, SHAPES, SIZES, SPRITE, draw_sprites, sprites
 
@@ -29,9 +29,6 @@ RECORD = ROOT / "results" / "detect" / "detections.json"
 FIGURE = "detections.png"
 NAMES = (SHAPES, tuple(COLOURS), tuple(SIZES))
 WITHIN = 0.1
-EACH = 5  # pictures that are right, and as many that are not
-SIDE, GAP = 128, 6  # pixels of a picture in the figure, and between two
-RED, YELLOW = (255, 60, 60), (255, 220, 60)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -86,74 +83,35 @@ def for_report(recorded: dict[str, Any]) -> dict[str, Any]:
             f"Average precision {numbers}; {recorded['pictures that are right']:.1%} of a thousand "
             f"pictures are right."
         ),
-        "captions": [_caption(**column) for column in recorded["shown"]],
+        "captions": [
+            caption(len(column["objects"]), *mistakes(column), len(NAMES))
+            for column in recorded["shown"]
+        ],
         "command": "python docs/figures/detections.py --train",
     }
 
 
-def _caption(objects: list[Any], found: list[Any]) -> str:
-    missed, wrong = unmatched(objects, found)
-    if not missed and not wrong:
-        return f"right: all of {len(objects)} objects"
-    words = [
-        f"{what} {', '.join(' '.join((size, colour, shape)) for shape, colour, size, *_ in some)}"
-        for what, some in (("missed", missed), ("found instead", wrong))
-        if some
-    ]
-    return f"wrong: {'; '.join(words)}"
-
-
 def draw(path: Path) -> None:
     """The figure of what is recorded."""
-    recorded = json.loads(RECORD.read_text())
-    columns = recorded["shown"]
-    width = len(columns) * (SIDE + GAP) + GAP  # and a gap more between right and wrong
-    sheet = Image.new("RGB", (width, 2 * SIDE + 3 * GAP), "white")
-    for number, column in enumerate(columns):
-        x = GAP + number * (SIDE + GAP) + (GAP if number >= EACH else 0) - GAP // 2
-        seen, said = _pair(column, recorded["side"])
-        sheet.paste(seen, (x, GAP))
-        sheet.paste(said, (x, SIDE + 2 * GAP))
-    sheet.save(path)
+    sheet(pictures()).save(path)
 
 
 def pictures() -> list[Any]:
     """What is recorded, a picture and what was found in it side by side."""
     recorded = json.loads(RECORD.read_text())
-    sheets = []
-    for column in recorded["shown"]:
-        sheets.append(Image.new("RGB", (2 * SIDE + GAP, SIDE), "white"))
-        for number, half in enumerate(_pair(column, recorded["side"])):
-            sheets[-1].paste(half, (number * (SIDE + GAP), 0))
-    return sheets
+    return [beside(*_pair(column, recorded["side"])) for column in recorded["shown"]]
 
 
 def _pair(column: dict[str, Any], side: int) -> tuple[Any, Any]:
     """What the network saw, and what it put out."""
-    objects, found = column["objects"], column["found"]
-    missed, wrong = unmatched(objects, found)
-    return _ringed(objects, missed, YELLOW, side), _ringed(found, wrong, RED, SIDE)
+    missed, wrong = mistakes(column)
+    seen, said = column["objects"], column["found"]
+    return _ringed(seen, missed, YELLOW, side), _ringed(said, wrong, RED, SIDE)
 
 
-def unmatched(
-    objects: list[Any], found: list[Any], looks: int = len(NAMES), within: float = WITHIN
-) -> tuple[list[Any], list[Any]]:
-    """Objects that were missed, and outputs that are wrong; pairs are made of the nearest first.
-
-    Of each there are so many words of its look, then its place.
-    """
-    pairs = sorted(
-        (math.dist(x[looks:], y[looks:]), i, j)
-        for i, x in enumerate(objects)
-        for j, y in enumerate(found)
-        if x[:looks] == y[:looks] and math.dist(x[looks:], y[looks:]) <= within
-    )
-    rows, columns = set(range(len(objects))), set(range(len(found)))
-    for _, i, j in pairs:
-        if i in rows and j in columns:
-            rows.remove(i)
-            columns.remove(j)
-    return [objects[i] for i in sorted(rows)], [found[j] for j in sorted(columns)]
+def mistakes(column: dict[str, Any]) -> tuple[list[Told], list[Told]]:
+    """Objects that were missed, and outputs that are wrong."""
+    return unmatched(column["objects"], column["found"], len(NAMES), WITHIN)
 
 
 def _ringed(objects: list[Any], ringed: list[Any], colour: tuple[int, ...], side: int) -> Any:

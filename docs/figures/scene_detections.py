@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from found import EACH, RED, SIDE, YELLOW, Told, beside, caption, sheet, unmatched
 from setwise import environment
 from setwise.cli.user_file import run_file
 from setwise.data.scenes import REACH, SCENE, WORDS
@@ -32,16 +32,13 @@ from setwise.render.batches import scene_pictures
 from setwise.render.environment import SIZES, Block
 from setwise.render.scene import PlacedBlock
 from setwise.render.silhouette import project
-from setwise.render.tabletop import SceneSettings
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+STUDY = run_file("study", ROOT / "studies" / "rendered_scenes.py")
 RECORD = ROOT / "results" / "scenes" / "detections.json"
 FIGURE = HERE / "scene-detections.jpg"
-SPRITES = runpy.run_path(str(HERE / "detections.py"))
-EACH, GAP, RED, YELLOW = (SPRITES[name] for name in ("EACH", "GAP", "RED", "YELLOW"))
-SETTINGS = SceneSettings(renderer="torch")
-SIDE = SETTINGS.width
+SETTINGS = STUDY.DATA.render_settings()
 JUDGED = 200  # of the pictures that are held out
 WITHIN = 0.5  # of a scene that spans 6
 
@@ -53,18 +50,21 @@ def main(arguments: list[str] | None = None) -> None:
     if (network := parser.parse_args(arguments).network) is not None:
         RECORD.parent.mkdir(exist_ok=True)
         RECORD.write_text(json.dumps(record(network), indent=1) + "\n")
-        shown = json.loads(RECORD.read_text())["shown"]
-        for number, column in enumerate(shown):
-            _beside(*pair(column)).save(RECORD.with_name(f"{number:02}.png"))
+    for number, column in enumerate(json.loads(RECORD.read_text())["shown"]):
+        beside(*pair(column)).save(RECORD.with_name(f"{number:02}.png"))
     draw(FIGURE)
 
 
 @torch.no_grad()
 def record(network: Path) -> dict[str, Any]:
     """What a network finds in the first held-out pictures, and some of them."""
-    study = run_file("study", ROOT / "studies" / "rendered_scenes.py")
     config = read_config(network)
-    first = study.DATA.train
+    if config.data.unbound() != replace(STUDY.DATA, scale=config.data.scale):
+        raise ValueError(
+            f"{network}: expected a network of {STUDY.EXPERIMENT.command}, whose pictures these "
+            f"are; got one of {config.experiment}, trained on {config.data}"
+        )
+    first = STUDY.DATA.train
     pictures, objects, valid = scene_pictures(SETTINGS, range(first, first + JUDGED))
     inputs = pictures.float() / 255
     targets = torch.cat([objects, valid.unsqueeze(-1).float()], dim=-1)
@@ -88,6 +88,7 @@ def record(network: Path) -> dict[str, Any]:
         "environment": environment.describe(pictures.device),
         "run": config.identity,
         "judged": JUDGED,
+        "within": WITHIN,
         "right": len(right),
         "shown": [*right[:EACH], *wrong[:EACH]],
     }
@@ -105,29 +106,17 @@ def for_report(recorded: dict[str, Any]) -> dict[str, Any]:
             f"{recorded['right']} of {recorded['judged']} pictures all objects were found within "
             f"{WITHIN:g}, of scenes that span {2 * REACH:g}, and nothing else was."
         ),
-        "captions": [_caption(column) for column in recorded["shown"]],
+        "captions": [
+            caption(len(column["objects"]), *mistakes(column), len(WORDS))
+            for column in recorded["shown"]
+        ],
         "command": "python docs/figures/scene_detections.py --network FILE",
     }
 
 
-def mistakes(column: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def mistakes(column: dict[str, Any]) -> tuple[list[Told], list[Told]]:
     """Objects that were missed, and outputs that are wrong."""
-    found: tuple[list[Any], list[Any]] = SPRITES["unmatched"](
-        column["objects"], column["found"], len(WORDS), WITHIN
-    )
-    return found
-
-
-def _caption(column: dict[str, Any]) -> str:
-    missed, wrong = mistakes(column)
-    if not missed and not wrong:
-        return f"right: all of {len(column['objects'])} objects"
-    words = [
-        f"{what} {', '.join(' '.join(reversed(one[: len(WORDS)])) for one in some)}"
-        for what, some in (("missed", missed), ("found instead", wrong))
-        if some
-    ]
-    return f"wrong: {'; '.join(words)}"
+    return unmatched(column["objects"], column["found"], len(WORDS), WITHIN)
 
 
 def pair(column: dict[str, Any]) -> tuple[Any, Any]:
@@ -141,44 +130,36 @@ def pair(column: dict[str, Any]) -> tuple[Any, Any]:
     return _ringed(seen, scene, missed, YELLOW), _ringed(said, scene, wrong, RED)
 
 
-def _ringed(picture: Any, scene: Scene, ringed: list[Any], colour: tuple[int, ...]) -> Any:
+def _ringed(picture: Any, scene: Scene, ringed: list[Told], colour: tuple[int, ...]) -> Any:
     pen = ImageDraw.Draw(picture)
     for told in ringed:
-        middle = np.array(told[len(WORDS) :])
-        x, y, depth = project(scene.camera, middle, SIDE, SIDE, scene.aim)
-        radius = 1.4 * SIZES[told[3]] * SIDE / depth
+        x, y, radius = ring(scene, told)
         pen.ellipse([x - radius, y - radius, x + radius, y + radius], outline=colour, width=2)
     return picture
 
 
+def ring(scene: Scene, told: Told) -> tuple[float, float, float]:
+    """Around an object, in pixels: x, y and radius."""
+    middle = np.array(told[len(WORDS) :])
+    x, y, depth = project(scene.camera, middle, SIDE, SIDE, scene.aim)
+    return x, y, 1.4 * SIZES[told[3]] * SIDE / depth
+
+
 def draw(path: Path) -> None:
-    """The figure of the pictures that lie beside the record: seen above, found below."""
+    """The figure of the pictures that lie beside the record."""
     shown = json.loads(RECORD.read_text())["shown"]
-    width = len(shown) * (SIDE + GAP) + GAP  # and a gap more between right and wrong
-    sheet = Image.new("RGB", (width, 2 * SIDE + 3 * GAP), "white")
-    for number in range(len(shown)):
-        x = GAP + number * (SIDE + GAP) + (GAP if number >= EACH else 0) - GAP // 2
-        with Image.open(RECORD.with_name(f"{number:02}.png")) as both:
-            sheet.paste(both.crop((0, 0, SIDE, SIDE)), (x, GAP))
-            sheet.paste(both.crop((SIDE + GAP, 0, 2 * SIDE + GAP, SIDE)), (x, SIDE + 2 * GAP))
-    sheet.save(path, quality=88, subsampling=0, optimize=True)
+    pairs = [Image.open(RECORD.with_name(f"{number:02}.png")) for number in range(len(shown))]
+    sheet(pairs).save(path, quality=88, subsampling=0, optimize=True)
 
 
-def _beside(seen: Any, said: Any) -> Any:
-    both = Image.new("RGB", (2 * SIDE + GAP, SIDE), "white")
-    both.paste(seen, (0, 0))
-    both.paste(said, (SIDE + GAP, 0))
-    return both
-
-
-def _told(element: Tensor) -> list[Any]:
+def _told(element: Tensor) -> Told:
     """Shape, colour, material, size, and x, y and z in the units of scenes."""
     *looks, place = SCENE.split(element)
     words = [names[part.argmax()] for names, part in zip(WORDS.values(), looks, strict=True)]
     return [*words, *(round(number, 3) for number in (REACH * place).tolist())]
 
 
-def _placed(told: list[Any]) -> PlacedBlock:
+def _placed(told: Told) -> PlacedBlock:
     shape, colour, material, size, x, y, z = told
     return PlacedBlock(Block(shape, size, colour, rotation=0.0), material, (x, y, z))
 

@@ -137,6 +137,7 @@ def a_record(hardware: str, tree: bool) -> dict[str, Any]:
     header |= {"date": "2026-01-01", "versions": {"scipy": "1.17", "lapx": None}}
     rows: list[dict[str, Any]] = [
         {"part": "matchings", "sizes": sizes, "impl": impl, "median_ms": ms, "cost_error": error}
+        | {"calls": 1 if ms > 1000 else 100}
         for sizes, times in (([1000, 9, 9], (4.0, 3.0)), ([1, 4096, 4096], (1.0, 2500.0)))
         for impl, ms, error in (("setwise", times[0], -2e-8), ("SciPy", times[1], 0.0))
     ]
@@ -165,7 +166,8 @@ def test_tables_are_of_whichever_records_there_are(tmp_path: Path) -> None:
     assert "| 50,000 | SH, scale 0.01 | 30.0 |\n" in alone
     assert "a processor" in both
     assert "| 50,000 | SH, scale 0.01 | 30.0 | 1.5x |" in both
-    assert "| 1 of 4,096 x 4,096 | 1.00 | 2500 (2500.0x) |" in both
+    assert "| 1 of 4,096 x 4,096 | 1.00 | 2500 (2500.0x)* |" in both
+    assert "* Called once." in " ".join(both.split())
     assert "is faster than `sw.assign` for 1,000 of 9 x 9 (SciPy)." in " ".join(both.split())
     assert "off by, at most: setwise 2e-08." in " ".join(both.split())
     for name, record in names.items():
@@ -175,6 +177,8 @@ def test_tables_are_of_whichever_records_there_are(tmp_path: Path) -> None:
         others.append(record | {"whole": False})
         others.append(copy.deepcopy(record))
         others[-1]["rows"][0]["cost_error"] = 1e-3
+        others.append(copy.deepcopy(record))
+        others[-1]["rows"][1]["calls"] = 1
         for other in others:
             (tmp_path / name).write_text(json.dumps(other))
             assert kernels.update(GUIDE, tmp_path) != both
