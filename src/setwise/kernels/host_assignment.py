@@ -136,8 +136,7 @@ def _lapx() -> Callable[..., Any] | None:
     """Its solver of batches; there are older ones, and others of the same name, that have none."""
     try:
         solve: Callable[..., Any] | None = getattr(import_module("lap"), "lapjvr_batch", None)
-    except (
-        Exception
-    ):  # a package that is broken, for another NumPy for instance, may raise anything
+    # One that is broken, being made for another NumPy for instance, may raise anything.
+    except Exception:
         return None
     return solve
