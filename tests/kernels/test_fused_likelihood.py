@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from setwise.kernels import bethe, counting, matchings, permanent, sinkhorn
 from setwise.kernels.triton import bethe as kernels
 from setwise.kernels.triton import rounds, subset_sums, tilting, transport
 
+LN_2 = math.log(2)
 # Where a GPU is, the kernels are not made for the interpreter; tests/gpu has them compiled.
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are made for the GPU")
 
@@ -53,20 +55,44 @@ def close(got: Tensor, right: Tensor, rtol: float = 1e-5, atol: float = 1e-5) ->
 
 
 @triton.jit
-def _settles(PARTS, FOUND, LARGEST: tl.constexpr):
-    settled, value = rounds.settles(PARTS, 6.0, 5, 1.0, 3, LARGEST)
-    tl.store(FOUND, settled.to(tl.float32))
-    tl.store(FOUND + 1, value)
+def _judge(PARTS, FOUND):
+    tl.store(FOUND, rounds.total_of(PARTS, 3))
+    tl.store(FOUND + 1, rounds.largest_of(PARTS + 3, 3))
+    settled = rounds.settles(6.5, rounds.total_of(PARTS, 3), tl.load(FOUND + 1), 5, 1.0)
+    tl.store(FOUND + 2, settled.to(tl.float32))
 
 
-@pytest.mark.parametrize("largest", [True, False])
-def test_several_programs_judge_a_set_as_one_would(largest: bool) -> None:
-    """The interpreter has one program a set, but what three of them found can be given to it."""
-    for changes in ([0.2, 0.3, 0.4], [0.9, 0.9, 0.9], [0.1, 1.1, 0.1]):
-        found = torch.zeros(2)
-        _settles[(1,)](torch.tensor([1.0, 2.0, 3.0, *changes]), found, largest)
-        quiet = (max if largest else sum)(changes) <= 1.0
-        assert found.tolist() == [quiet, 6.0]
+@triton.jit
+def _join(ASKED, MASS, AT, AFTER, MOVED, NOW, FOUND, N, PROGRAMS: tl.constexpr):
+    earned, change = transport._columns(
+        ASKED, MASS, AT, AFTER, MOVED, NOW, N, 1.0, 1.0, False, PROGRAMS, 4
+    )
+    tl.store(FOUND, earned)
+    tl.store(FOUND + 1, change)
+
+
+class TestSeveralPrograms:
+    """The interpreter has one program a set, but what several have found can be given to it."""
+
+    def test_they_judge_a_set_as_one_would(self) -> None:
+        for changes in ([0.2, 0.3, 0.4], [0.9, 0.9, 0.9], [0.1, 1.1, 0.1]):
+            found = torch.zeros(3)
+            _judge[(1,)](torch.tensor([1.0, 2.0, 3.0, *changes]), found)
+            torch.testing.assert_close(found, torch.tensor([6.0, max(changes), max(changes) <= 1]))
+
+    def test_each_adds_up_what_all_have_asked_of_columns(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        asked, (at, before) = (torch.randn(k, 6, generator=generator) for k in (3, 2))
+        asked[1, 2], asked[2] = -1e30, -torch.inf  # rows without mass, and no rows at all
+        b = torch.full((6,), 1 / 6)
+        after, now, found = torch.zeros(6), torch.zeros(6), torch.zeros(2)
+        _join[(1,)](asked, b, at, after, before, now, found, 6, 3)
+        together = torch.logsumexp(asked.double() * LN_2, 0) / LN_2
+        close(after, -together)
+        moved = b * torch.exp2(at + together)
+        close(now, moved)
+        close(found[0], (b * at * LN_2 - moved).sum())
+        close(found[1], (moved - before).abs().sum())
 
 
 class TestExact:

@@ -210,7 +210,7 @@ def matching() -> Iterator[tuple[str, Planned]]:
         "Bethe",
         Planned(bethe.bethe_rounds, bethe.constants(grid, True, True, True), grid.warps, 1),
     )
-    constants = transport.constants(grid, True)
+    constants = transport.constants(grid, 300, True)
     yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)
     yield "numbers", Planned(tilting.halve, {"BLOCK": tilting.MAX_BLOCK}, 4, 1)
 

@@ -19,15 +19,19 @@ from setwise.kernels.triton.rounds import (
     NEVER,
     Grid,
     grid,
+    largest_of,
     meet,
     own_part,
     place_of,
     settles,
     take_place,
+    total_of,
     valid,
 )
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
+# Programs on each multiprocessor: with more, the messages of all would not fit in the cache.
+PER_SM = 2
 # See `setwise.kernels.bethe`.
 CERTAIN = tl.constexpr(100.0)
 
@@ -114,7 +118,10 @@ def bethe_rounds(
                 tl.store(P + PROGRAMS + place, tl.where(hopeless, 0.0, apart))
             met = meet(ARRIVED + group, met, PROGRAMS)
             if look:
-                settled, value = settles(P, value, rounds, quiet, PROGRAMS, True)
+                before, value = value, total_of(P, PROGRAMS)
+                # The largest, not the sum: that would be judged by the number of programs as well.
+                change = largest_of(P + PROGRAMS, PROGRAMS)
+                settled = settles(before, value, change, rounds, quiet)
             rounds += 1
         beliefs(S, A, Q, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
         if place == 0:
@@ -150,7 +157,7 @@ def bethe_of_arrays(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
     """The same in one launch: of outputs' use nothing where it is the sum of their pairs."""
     B, M, N = scores.shape
-    plan = grid(B, M, N, scores.device)
+    plan = grid(B, M, N, scores.device, PER_SM)
     answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
     value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
     used = None if exclusivity is None else scores.new_empty(B, N)

@@ -26,9 +26,6 @@ NEVER = tl.constexpr(-1e30)
 LINES, ELEMENTS = 32, 32
 STAGES = tl.constexpr(1)
 MAX_PROGRAMS = tl.constexpr(16)
-# Programs of groups on each multiprocessor: while one waits for its group, another one works. With
-# more of them, what they work on would not fit in the cache.
-PER_SM = 2
 # A look is at the messages of the round before: one round comes first, to look at the start.
 MOST_ROUNDS = looks(torch.float32).stop * ROUNDS_BETWEEN_LOOKS + 1
 
@@ -74,18 +71,28 @@ def valid(VALID, e, size, MASKED: tl.constexpr):
 
 
 @triton.jit
-def settles(PARTS, value, rounds, quiet, PROGRAMS: tl.constexpr, LARGEST: tl.constexpr):
-    """Whether a set has settled, and its value: PARTS has shares of the value, and of the change.
-
-    The rule is that of `setwise.kernels.fixed_point.settle`. A change is the LARGEST of its shares,
-    or their sum; where it is the largest, a sum would be judged by the number of programs as well.
-    """
+def total_of(PARTS, PROGRAMS: tl.constexpr):
+    """The sum of the numbers that the programs of a group have stored."""
     place = tl.arange(0, MAX_PROGRAMS)
-    now = tl.sum(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
-    changes = tl.load(PARTS + PROGRAMS + place, mask=place < PROGRAMS, other=0.0)
-    change = tl.max(changes, 0) if LARGEST else tl.sum(changes, 0)
-    still = tl.abs(now - value) <= quiet * (1.0 + tl.abs(now))
-    return (rounds > 0) & (change <= quiet) & still, now
+    return tl.sum(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
+
+
+@triton.jit
+def largest_of(PARTS, PROGRAMS: tl.constexpr):
+    """The largest of them, from 0 on."""
+    place = tl.arange(0, MAX_PROGRAMS)
+    return tl.max(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
+
+
+@triton.jit
+def settles(before, value, change, rounds, quiet):
+    """Whether a set has, by its value of now and of the last look, and by what has changed.
+
+    The rule is that of `setwise.kernels.fixed_point.settle`. All programs of a group must come to
+    the same end: what they judge by has to be the same to the last bit.
+    """
+    still = tl.abs(value - before) <= quiet * (1.0 + tl.abs(value))
+    return (rounds > 0) & (change <= quiet) & still
 
 
 class Grid(NamedTuple):
@@ -103,14 +110,15 @@ class Grid(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
+def grid(B: int, M: int, N: int, device: torch.device, per_sm: int) -> Grid:
+    """With so many programs on each multiprocessor: while one waits for its group, others work."""
     size = max(M, N)
     lines, elements = (min(most, max(2, power_of_2(size))) for most in (LINES, ELEMENTS))
     warps = max(1, lines * elements // 128)
     if device.type != "cuda":
         return Grid(1, B, lines, elements, warps)
     programs = min(MAX_PROGRAMS.value, (size + LINES - 1) // LINES)
-    places = PER_SM * torch.cuda.get_device_properties(device).multi_processor_count
+    places = per_sm * torch.cuda.get_device_properties(device).multi_processor_count
     # Alone, a program waits for nobody, and the device may run as many as it has room for.
     groups = B if programs == 1 else min(B, max(1, places // programs))
     return Grid(programs, groups, lines, elements, warps)

@@ -3,12 +3,15 @@
 Legend: B sets, M rows, N columns. See `setwise.kernels.sinkhorn` for the potentials, and `rounds`
 for the programs that exchange them. Lines are rows or columns, and elements are what they meet.
 
+A program has some rows of a set, and all of their costs. In a round it answers for its rows, asks
+every column on behalf of them, and meets the others once; then each program adds up for itself what
+all have asked of the columns. What a round writes, the next one but one overwrites: by then all
+have met again, and nobody reads it any more.
+
 Inside, potentials and costs are in units of the temperature, and logarithms to base 2.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 import triton
@@ -18,6 +21,7 @@ from torch import Tensor
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.rounds import (
+    MAX_PROGRAMS,
     MOST_ROUNDS,
     NEVER,
     Grid,
@@ -27,8 +31,15 @@ from setwise.kernels.triton.rounds import (
     place_of,
     settles,
     take_place,
+    total_of,
 )
+from setwise.kernels.triton.tiles import power_of_2
 from setwise.kernels.triton.weights import LN_2, LOG2_E
+
+# Columns for which a program adds up at once what all have asked.
+COLUMNS = 64
+# Programs on each multiprocessor: see `rounds`. Costs are all that they share, and fit the cache.
+PER_SM = 5
 
 
 @triton.jit
@@ -38,18 +49,18 @@ def _log(mass):
 
 @triton.jit
 def _answer(
-    COSTS, MASS, POTENTIAL, line, line_ok, elements, N, per_cost,
+    COSTS, MASS, POTENTIAL, line, line_ok, first, last, N, per_cost,
     BY_ROWS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """``log2 sum_e mass_e 2^(potential_e - cost_le)`` of each line.
+    """``log2 sum_e mass_e 2^(potential_e - cost_le)`` of each line, over elements from the first.
 
     Each place of a tile keeps a sum of its own, and they are added in the end.
     """
     top = tl.full([BLOCK_L, BLOCK_E], 2.0 * NEVER, tl.float32)
     total = top * 0.0
-    for e0 in range(0, elements, BLOCK_E):
+    for e0 in range(first, last, BLOCK_E):
         e = e0 + tl.arange(0, BLOCK_E)
-        e_ok = e < elements
+        e_ok = e < last
         offer = _log(tl.load(MASS + e, mask=e_ok, other=0.0))
         offer += tl.load(POTENTIAL + e, mask=e_ok, other=0.0)
         ok, at = line_ok[:, None] & e_ok[None, :], place_of(line, e, N, BY_ROWS)
@@ -85,34 +96,50 @@ def _rows(
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
         ok = i < last
-        f = -share * _answer(COSTS, B_, G, i, ok, N, N, per_cost, True, BLOCK_L, BLOCK_E)
+        f = -share * _answer(COSTS, B_, G, i, ok, 0, N, N, per_cost, True, BLOCK_L, BLOCK_E)
         tl.store(F + i, f, mask=ok)
         earned += _earned(tl.load(A + i, mask=ok, other=0.0), f, r, UNBALANCED)
     return tl.sum(earned, 0)
 
 
 @triton.jit
-def _columns(
-    COSTS, A, B_, F, G, MOVED, first, last, M, N, per_cost, share, r,
-    UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+def _ask(
+    COSTS, A, F, ASKED, first, last, N, per_cost, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr
 ):  # fmt: skip
-    """The potentials G of columns that answer those of the rows.
+    """What some rows ask of every column."""
+    for j0 in range(0, N, BLOCK_L):
+        j = j0 + tl.arange(0, BLOCK_L)
+        asked = _answer(COSTS, A, F, j, j < N, first, last, N, per_cost, False, BLOCK_L, BLOCK_E)
+        tl.store(ASKED + j, asked, mask=j < N)
+
+
+@triton.jit
+def _columns(
+    ASKED, B_, G, AFTER, MOVED, MOVED_NOW, N, share, r,
+    UNBALANCED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """The potentials AFTER those G of the columns, which answer what all programs have asked.
 
     What the old ones earned, less what was moved by them; and the change of that, by columns, since
     the round before.
     """
-    earned, change = tl.zeros([BLOCK_L], tl.float32), tl.zeros([BLOCK_L], tl.float32)
-    for j0 in range(first, last, BLOCK_L):
-        j = j0 + tl.arange(0, BLOCK_L)
-        ok = j < last
-        asked = _answer(COSTS, A, F, j, ok, M, N, per_cost, False, BLOCK_L, BLOCK_E)
+    p = tl.arange(0, MAX_PROGRAMS)[:, None]
+    earned, change = tl.zeros([BLOCK_C], tl.float32), tl.zeros([BLOCK_C], tl.float32)
+    for j0 in range(0, N, BLOCK_C):
+        j = j0 + tl.arange(0, BLOCK_C)
+        ok = j < N
+        asked = tl.load(ASKED + j, mask=ok, other=0.0)
+        if PROGRAMS > 1:
+            there = (p < PROGRAMS) & ok[None, :]
+            shares = tl.load(ASKED + p * N + j[None, :], mask=there, other=2.0 * NEVER)
+            peak = tl.max(shares, 0)
+            asked = peak + tl.log2(tl.sum(tl.exp2(shares - peak[None, :]), 0))
         g, b = tl.load(G + j, mask=ok, other=0.0), tl.load(B_ + j, mask=ok, other=0.0)
         moved = tl.where(ok & (b > 0.0), b * tl.exp2(tl.minimum(g + asked, 126.0)), 0.0)
-        before = tl.load(MOVED + j, mask=ok, other=0.0)
-        change += tl.abs(moved - before)
+        change += tl.abs(moved - tl.load(MOVED + j, mask=ok, other=0.0))
         earned += _earned(b, g, r, UNBALANCED) - moved
-        tl.store(MOVED + j, moved, mask=ok)
-        tl.store(G + j, -share * asked, mask=ok)
+        tl.store(MOVED_NOW + j, moved, mask=ok)
+        tl.store(AFTER + j, -share * asked, mask=ok)
     return tl.sum(earned, 0), tl.sum(change, 0)
 
 
@@ -137,50 +164,63 @@ def _plan(
 
 @triton.jit
 def sinkhorn_rounds(
-    COSTS, A, B_, F, G, MOVED, PLAN, VALUE, SETTLED, PARTS, ARRIVED,
+    COSTS, A, B_, F, G, AT, MOVED, PLAN, VALUE, SETTLED, ASKED, EARNED, ARRIVED,
     B, M, N, groups, most, between, quiet, t, share, r,
     UNBALANCED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Rounds until a set has settled, ``most`` of them, from potentials G on; then the plan."""
+    """Rounds until a set has settled, ``most`` of them, from potentials AT on; then the plan.
+
+    AT, MOVED, ASKED and EARNED have places for this round and for the next.
+    """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     met = 0
     per_cost = LOG2_E / t
     for b in range(group, B, groups):
         start = b * M * N
-        C, a, b_, f, g = COSTS + start, A + b * M, B_ + b * N, F + b * M, G + b * N
-        parts = PARTS + b * 2 * PROGRAMS
+        C, a, b_, f = COSTS + start, A + b * M, B_ + b * N, F + b * M
+        g, moved = AT + b * 2 * N, MOVED + b * 2 * N
+        asked, earned = ASKED + b * 2 * PROGRAMS * N, EARNED + b * 2 * PROGRAMS
         i, i_end = own_part(M, place, PROGRAMS)
-        j, j_end = own_part(N, place, PROGRAMS)
         rounds, value, settled = 0, 0.0, False
         while (rounds < most) & (settled == 0):
+            now, then = rounds % 2, (rounds + 1) % 2
+            here = asked + now * PROGRAMS * N
             by_rows = _rows(
-                C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E
-            )
-            met = meet(ARRIVED + group, met, PROGRAMS)
-            by_columns, change = _columns(
-                C, a, b_, f, g, MOVED + b * N, j, j_end, M, N, per_cost, share, r,
+                C, a, b_, f, g + now * N, i, i_end, N, per_cost, share, r,
                 UNBALANCED, BLOCK_L, BLOCK_E,
             )  # fmt: skip
-            look = rounds % between == 0
-            if look:
-                tl.store(parts + place, (by_rows + by_columns + 1.0 / PROGRAMS) * t)
-                tl.store(parts + PROGRAMS + place, change)
+            tl.store(earned + now * PROGRAMS + place, by_rows)
+            tl.debug_barrier()
+            _ask(C, a, f, here + place * N, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
             met = meet(ARRIVED + group, met, PROGRAMS)
-            if look:
-                settled, value = settles(parts, value, rounds, quiet, PROGRAMS, False)
+            by_columns, change = _columns(
+                here, b_, g + now * N, g + then * N, moved + then * N, moved + now * N, N, share, r,
+                UNBALANCED, PROGRAMS, BLOCK_C,
+            )  # fmt: skip
+            if rounds % between == 0:
+                before, by_rows = value, total_of(earned + now * PROGRAMS, PROGRAMS)
+                value = (by_rows + by_columns + 1.0) * t
+                settled = settles(before, value, change, rounds, quiet)
+            tl.debug_barrier()
             rounds += 1
+        g += rounds % 2 * N
         _rows(C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
         tl.debug_barrier()
         _plan(C, a, b_, f, g, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
         if place == 0:
+            for j0 in range(0, N, BLOCK_C):
+                j = j0 + tl.arange(0, BLOCK_C)
+                tl.store(G + b * N + j, tl.load(g + j, mask=j < N) * t / LOG2_E, mask=j < N)
             tl.store(VALUE + b, value)
             tl.store(SETTLED + b, settled)
 
 
-def constants(grid: Grid, unbalanced: bool) -> dict[str, int]:
+def constants(grid: Grid, N: int, unbalanced: bool) -> dict[str, int]:
     """What the kernel is compiled for."""
+    columns = min(COLUMNS, power_of_2(N))
     tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
-    return {"UNBALANCED": unbalanced, **tile}
+    return {"UNBALANCED": unbalanced, **tile, "BLOCK_C": columns}
 
 
 def transport(
@@ -188,12 +228,12 @@ def transport(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `setwise.kernels.sinkhorn.transport` gives, of float32 costs that are not empty."""
     B, M, N = costs.shape
-    plan = grid(B, M, N, costs.device)
-    f, g, moved = costs.new_empty(B, M), costs.new_zeros(B, N), costs.new_zeros(B, N)
-    pairs, value = costs.new_empty(B, M, N), costs.new_empty(B)
+    plan = grid(B, M, N, costs.device, PER_SM)
+    f, g, pairs, value = (costs.new_empty(B, *size) for size in ((M,), (N,), (M, N), ()))
+    at, moved = costs.new_zeros(2, B, 2, N)
     settled = costs.new_empty(B, dtype=torch.bool)
     share = 1.0 if r is None else r / (r + t)
-    launch = launcher(sinkhorn_rounds, constants(plan, r is not None), plan.warps, 1)
+    launch = launcher(sinkhorn_rounds, constants(plan, N, r is not None), plan.warps, 1)
     launch(
         (plan.programs * plan.groups, 1, 1),
         (
@@ -202,10 +242,12 @@ def transport(
             b.contiguous(),
             f,
             g,
+            at,
             moved,
             pairs,
             value,
             settled.view(torch.uint8),
+            costs.new_empty(B, 2, plan.programs, N),
             costs.new_empty(B, 2, plan.programs),
             plan.arrived(costs),
         ),
@@ -214,4 +256,4 @@ def transport(
             *(tolerance(costs.dtype), t, share, 1.0 if r is None else r / t),
         ),
     )
-    return value, pairs, settled, g * (t * math.log(2))
+    return value, pairs, settled, g
