@@ -42,6 +42,8 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles that are smaller than the sets, and one program for all of these."""
     for user in (kernels, transport):
         monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 2, 1))
+    for times in ("ASKED_AT_ONCE", "ADDED_AT_ONCE"):
+        monkeypatch.setattr(transport, times, 1)
 
 
 def problem(B: int, M: int, N: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -63,9 +65,9 @@ def _judge(PARTS, FOUND):
 
 
 @triton.jit
-def _join(ASKED, MASS, AT, AFTER, MOVED, NOW, FOUND, N, PROGRAMS: tl.constexpr):
+def _join(ASKED, MASS, AT, MOVED, AFTER, OFFERED, NOW, FOUND, N, PROGRAMS: tl.constexpr):
     earned, change = transport._columns(
-        ASKED, MASS, AT, AFTER, MOVED, NOW, N, 1.0, 1.0, False, PROGRAMS, 4
+        ASKED, MASS, AT, MOVED, AFTER, OFFERED, NOW, N, 1.0, 1.0, False, PROGRAMS, 4
     )
     tl.store(FOUND, earned)
     tl.store(FOUND + 1, change)
@@ -85,10 +87,11 @@ class TestSeveralPrograms:
         asked, (at, before) = (torch.randn(k, 6, generator=generator) for k in (3, 2))
         asked[1, 2], asked[2] = -1e30, -torch.inf  # rows without mass, and no rows at all
         b = torch.full((6,), 1 / 6)
-        after, now, found = torch.zeros(6), torch.zeros(6), torch.zeros(2)
-        _join[(1,)](asked, b, at, after, before, now, found, 6, 3)
+        after, offered, now, found = (torch.zeros(n) for n in (6, 6, 6, 2))
+        _join[(1,)](asked, b, at, before, after, offered, now, found, 6, 3)
         together = torch.logsumexp(asked.double() * LN_2, 0) / LN_2
         close(after, -together)
+        close(offered, b.log2() - together)
         moved = b * torch.exp2(at + together)
         close(now, moved)
         close(found[0], (b * at * LN_2 - moved).sum())

@@ -6,7 +6,8 @@ for the programs that exchange them. Lines are rows or columns, and elements are
 A program has some rows of a set, and all of their costs. In a round it answers for its rows, asks
 every column on behalf of them, and meets the others once; then each program adds up for itself what
 all have asked of the columns. What a round writes, the next one but one overwrites: by then all
-have met again, and nobody reads it any more.
+have met again, and nobody reads it any more. What a line offers is the logarithm of its mass and
+its potential.
 
 Inside, potentials and costs are in units of the temperature, and logarithms to base 2.
 """
@@ -21,7 +22,6 @@ from torch import Tensor
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.rounds import (
-    MAX_PROGRAMS,
     MOST_ROUNDS,
     NEVER,
     Grid,
@@ -36,8 +36,9 @@ from setwise.kernels.triton.rounds import (
 from setwise.kernels.triton.tiles import power_of_2
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
-# Columns for which a program adds up at once what all have asked.
-COLUMNS = 64
+# How many times as many columns are asked at once as rows answer, and are then added up by each. A
+# thread keeps to its columns, so little is left to be added up over threads.
+ASKED_AT_ONCE, ADDED_AT_ONCE = 4, 8
 # Programs on each multiprocessor: see `rounds`. Costs are all that they share, and fit the cache.
 PER_SM = 5
 
@@ -48,11 +49,18 @@ def _log(mass):
 
 
 @triton.jit
+def _add(total, top, v):
+    """One more number to sums of powers of 2, which are relative to the largest of them."""
+    ratio = tl.exp2(-tl.abs(v - top))
+    return tl.where(v > top, total * ratio + 1.0, total + ratio), tl.maximum(top, v)
+
+
+@triton.jit
 def _answer(
-    COSTS, MASS, POTENTIAL, line, line_ok, first, last, N, per_cost,
+    COSTS, OFFERS, line, line_ok, first, last, N, per_cost,
     BY_ROWS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """``log2 sum_e mass_e 2^(potential_e - cost_le)`` of each line, over elements from the first.
+    """``log2 sum_e 2^(offer_e - cost_le)`` of each line, over elements from the first on.
 
     Each place of a tile keeps a sum of its own, and they are added in the end.
     """
@@ -61,14 +69,10 @@ def _answer(
     for e0 in range(first, last, BLOCK_E):
         e = e0 + tl.arange(0, BLOCK_E)
         e_ok = e < last
-        offer = _log(tl.load(MASS + e, mask=e_ok, other=0.0))
-        offer += tl.load(POTENTIAL + e, mask=e_ok, other=0.0)
+        offer = tl.load(OFFERS + e, mask=e_ok, other=float("-inf"))
         ok, at = line_ok[:, None] & e_ok[None, :], place_of(line, e, N, BY_ROWS)
         v = offer[None, :] - tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
-        v = tl.where(e_ok[None, :], v, float("-inf"))
-        ratio = tl.exp2(-tl.abs(v - top))
-        total = tl.where(v > top, total * ratio + 1.0, total + ratio)
-        top = tl.maximum(top, v)
+        total, top = _add(total, top, v)
     peak = tl.max(top, 1)
     return peak + tl.log2(tl.sum(total * tl.exp2(top - peak[:, None]), 1))
 
@@ -87,35 +91,47 @@ def _earned(mass, potential, r, UNBALANCED: tl.constexpr):
 
 
 @triton.jit
+def _start(B_, G, OFFERED, MOVED, N, BLOCK_C: tl.constexpr):
+    """Columns without a potential yet."""
+    for j0 in range(0, N, BLOCK_C):
+        j = j0 + tl.arange(0, BLOCK_C)
+        nothing = tl.zeros([BLOCK_C], tl.float32)
+        tl.store(G + j, nothing, mask=j < N)
+        tl.store(MOVED + j, nothing, mask=j < N)
+        tl.store(OFFERED + j, _log(tl.load(B_ + j, mask=j < N, other=0.0)), mask=j < N)
+
+
+@triton.jit
 def _rows(
-    COSTS, A, B_, F, G, first, last, N, per_cost, share, r,
+    COSTS, A, OFFERS, OFFERED, first, last, N, per_cost, share, r,
     UNBALANCED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The potentials F of rows that answer those of the columns; what they earn."""
+    """The OFFERS of rows, whose potentials answer what columns have OFFERED; what they earn."""
     earned = tl.zeros([BLOCK_L], tl.float32)
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
         ok = i < last
-        f = -share * _answer(COSTS, B_, G, i, ok, 0, N, N, per_cost, True, BLOCK_L, BLOCK_E)
-        tl.store(F + i, f, mask=ok)
-        earned += _earned(tl.load(A + i, mask=ok, other=0.0), f, r, UNBALANCED)
+        f = -share * _answer(COSTS, OFFERED, i, ok, 0, N, N, per_cost, True, BLOCK_L, BLOCK_E)
+        a = tl.load(A + i, mask=ok, other=0.0)
+        tl.store(OFFERS + i, f + _log(a), mask=ok)
+        earned += _earned(a, f, r, UNBALANCED)
     return tl.sum(earned, 0)
 
 
 @triton.jit
 def _ask(
-    COSTS, A, F, ASKED, first, last, N, per_cost, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr
+    COSTS, OFFERS, ASKED, first, last, N, per_cost, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr
 ):  # fmt: skip
-    """What some rows ask of every column."""
+    """What some rows ask of every column, by their OFFERS."""
     for j0 in range(0, N, BLOCK_L):
         j = j0 + tl.arange(0, BLOCK_L)
-        asked = _answer(COSTS, A, F, j, j < N, first, last, N, per_cost, False, BLOCK_L, BLOCK_E)
+        asked = _answer(COSTS, OFFERS, j, j < N, first, last, N, per_cost, False, BLOCK_L, BLOCK_E)
         tl.store(ASKED + j, asked, mask=j < N)
 
 
 @triton.jit
 def _columns(
-    ASKED, B_, G, AFTER, MOVED, MOVED_NOW, N, share, r,
+    ASKED, B_, G, MOVED, AFTER, OFFERED, MOVED_NOW, N, share, r,
     UNBALANCED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """The potentials AFTER those G of the columns, which answer what all programs have asked.
@@ -123,55 +139,53 @@ def _columns(
     What the old ones earned, less what was moved by them; and the change of that, by columns, since
     the round before.
     """
-    p = tl.arange(0, MAX_PROGRAMS)[:, None]
     earned, change = tl.zeros([BLOCK_C], tl.float32), tl.zeros([BLOCK_C], tl.float32)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         ok = j < N
-        asked = tl.load(ASKED + j, mask=ok, other=0.0)
-        if PROGRAMS > 1:
-            there = (p < PROGRAMS) & ok[None, :]
-            shares = tl.load(ASKED + p * N + j[None, :], mask=there, other=2.0 * NEVER)
-            peak = tl.max(shares, 0)
-            asked = peak + tl.log2(tl.sum(tl.exp2(shares - peak[None, :]), 0))
+        top, total = tl.full([BLOCK_C], 2.0 * NEVER, tl.float32), tl.zeros([BLOCK_C], tl.float32)
+        for p in tl.static_range(PROGRAMS):
+            v = tl.load(ASKED + p * N + j, mask=ok, other=0.0)
+            total, top = _add(total, top, v)
+        asked = top + tl.log2(total)
         g, b = tl.load(G + j, mask=ok, other=0.0), tl.load(B_ + j, mask=ok, other=0.0)
         moved = tl.where(ok & (b > 0.0), b * tl.exp2(tl.minimum(g + asked, 126.0)), 0.0)
         change += tl.abs(moved - tl.load(MOVED + j, mask=ok, other=0.0))
         earned += _earned(b, g, r, UNBALANCED) - moved
         tl.store(MOVED_NOW + j, moved, mask=ok)
         tl.store(AFTER + j, -share * asked, mask=ok)
+        tl.store(OFFERED + j, _log(b) - share * asked, mask=ok)
     return tl.sum(earned, 0), tl.sum(change, 0)
 
 
 @triton.jit
 def _plan(
-    COSTS, A, B_, F, G, PLAN, first, last, N, per_cost,
+    COSTS, OFFERS, OFFERED, PLAN, first, last, N, per_cost,
     BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
-        offer = _log(tl.load(A + i, mask=i < last, other=0.0))
-        offer += tl.load(F + i, mask=i < last, other=0.0)
+        offer = tl.load(OFFERS + i, mask=i < last, other=0.0)
         for j0 in range(0, N, BLOCK_E):
             j = j0 + tl.arange(0, BLOCK_E)
-            wanted = _log(tl.load(B_ + j, mask=j < N, other=0.0))
-            wanted += tl.load(G + j, mask=j < N, other=0.0)
+            offered = tl.load(OFFERED + j, mask=j < N, other=0.0)
             ok, at = (i < last)[:, None] & (j < N)[None, :], place_of(i, j, N, True)
             costs = tl.load(COSTS + at, mask=ok, other=0.0) * per_cost
-            log = tl.minimum(offer[:, None] + wanted[None, :] - costs, 126.0)
+            log = tl.minimum(offer[:, None] + offered[None, :] - costs, 126.0)
             tl.store(PLAN + at, tl.exp2(log), mask=ok)
 
 
 @triton.jit
 def sinkhorn_rounds(
-    COSTS, A, B_, F, G, AT, MOVED, PLAN, VALUE, SETTLED, ASKED, EARNED, ARRIVED,
+    COSTS, A, B_, F, G, STATE, PLAN, VALUE, SETTLED, ASKED, EARNED, ARRIVED,
     B, M, N, groups, most, between, quiet, t, share, r,
     UNBALANCED: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
-    BLOCK_C: tl.constexpr,
+    ASK_L: tl.constexpr, ASK_E: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Rounds until a set has settled, ``most`` of them, from potentials AT on; then the plan.
+    """Rounds until a set has settled, ``most`` of them; then the plan, and potentials G.
 
-    AT, MOVED, ASKED and EARNED have places for this round and for the next.
+    STATE, ASKED and EARNED have places for this round and for the next. The STATE of columns is
+    their potentials, what they offer, and what was moved by the potentials before.
     """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     met = 0
@@ -179,48 +193,52 @@ def sinkhorn_rounds(
     for b in range(group, B, groups):
         start = b * M * N
         C, a, b_, f = COSTS + start, A + b * M, B_ + b * N, F + b * M
-        g, moved = AT + b * 2 * N, MOVED + b * 2 * N
         asked, earned = ASKED + b * 2 * PROGRAMS * N, EARNED + b * 2 * PROGRAMS
         i, i_end = own_part(M, place, PROGRAMS)
+        at = STATE + b * 6 * N
+        _start(b_, at, at + N, at + 2 * N, N, BLOCK_C)
+        tl.debug_barrier()
         rounds, value, settled = 0, 0.0, False
         while (rounds < most) & (settled == 0):
-            now, then = rounds % 2, (rounds + 1) % 2
-            here = asked + now * PROGRAMS * N
+            now = rounds % 2
+            at, then = STATE + (b * 6 + now * 3) * N, STATE + (b * 6 + 3 - now * 3) * N
+            here, shares = asked + now * PROGRAMS * N, earned + now * PROGRAMS
             by_rows = _rows(
-                C, a, b_, f, g + now * N, i, i_end, N, per_cost, share, r,
-                UNBALANCED, BLOCK_L, BLOCK_E,
-            )  # fmt: skip
-            tl.store(earned + now * PROGRAMS + place, by_rows)
+                C, a, f, at + N, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E
+            )
+            tl.store(shares + place, by_rows)
             tl.debug_barrier()
-            _ask(C, a, f, here + place * N, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
+            _ask(C, f, here + place * N, i, i_end, N, per_cost, ASK_L, ASK_E)
             met = meet(ARRIVED + group, met, PROGRAMS)
             by_columns, change = _columns(
-                here, b_, g + now * N, g + then * N, moved + then * N, moved + now * N, N, share, r,
+                here, b_, at, at + 2 * N, then, then + N, then + 2 * N, N, share, r,
                 UNBALANCED, PROGRAMS, BLOCK_C,
             )  # fmt: skip
             if rounds % between == 0:
-                before, by_rows = value, total_of(earned + now * PROGRAMS, PROGRAMS)
-                value = (by_rows + by_columns + 1.0) * t
+                before, value = value, (total_of(shares, PROGRAMS) + by_columns + 1.0) * t
                 settled = settles(before, value, change, rounds, quiet)
             tl.debug_barrier()
             rounds += 1
-        g += rounds % 2 * N
-        _rows(C, a, b_, f, g, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
+        at = STATE + (b * 6 + rounds % 2 * 3) * N
+        _rows(C, a, f, at + N, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
         tl.debug_barrier()
-        _plan(C, a, b_, f, g, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
+        _plan(C, f, at + N, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
         if place == 0:
             for j0 in range(0, N, BLOCK_C):
                 j = j0 + tl.arange(0, BLOCK_C)
-                tl.store(G + b * N + j, tl.load(g + j, mask=j < N) * t / LOG2_E, mask=j < N)
+                tl.store(G + b * N + j, tl.load(at + j, mask=j < N) / per_cost, mask=j < N)
             tl.store(VALUE + b, value)
             tl.store(SETTLED + b, settled)
 
 
 def constants(grid: Grid, N: int, unbalanced: bool) -> dict[str, int]:
     """What the kernel is compiled for."""
-    columns = min(COLUMNS, power_of_2(N))
+    asked, added = (
+        min(times * grid.lines, power_of_2(N)) for times in (ASKED_AT_ONCE, ADDED_AT_ONCE)
+    )
     tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
-    return {"UNBALANCED": unbalanced, **tile, "BLOCK_C": columns}
+    tile |= {"ASK_L": asked, "ASK_E": max(1, grid.lines * grid.elements // asked)}
+    return {"UNBALANCED": unbalanced, **tile, "BLOCK_C": added}
 
 
 def transport(
@@ -230,7 +248,6 @@ def transport(
     B, M, N = costs.shape
     plan = grid(B, M, N, costs.device, PER_SM)
     f, g, pairs, value = (costs.new_empty(B, *size) for size in ((M,), (N,), (M, N), ()))
-    at, moved = costs.new_zeros(2, B, 2, N)
     settled = costs.new_empty(B, dtype=torch.bool)
     share = 1.0 if r is None else r / (r + t)
     launch = launcher(sinkhorn_rounds, constants(plan, N, r is not None), plan.warps, 1)
@@ -242,8 +259,7 @@ def transport(
             b.contiguous(),
             f,
             g,
-            at,
-            moved,
+            costs.new_empty(B, 2, 3, N),
             pairs,
             value,
             settled.view(torch.uint8),
