@@ -43,7 +43,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     for user in (kernels, transport):
         monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 2, 1))
     for times in ("ASKED_AT_ONCE", "ADDED_AT_ONCE"):
-        monkeypatch.setattr(rounds, times, 1)
+        monkeypatch.setattr(transport, times, 1)
 
 
 def problem(B: int, M: int, N: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

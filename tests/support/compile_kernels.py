@@ -208,7 +208,7 @@ def matching() -> Iterator[tuple[str, Planned]]:
     grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 8)
     yield (
         "Bethe",
-        Planned(bethe.bethe_rounds, bethe.constants(grid, 300, True, True, True), grid.warps, 1),
+        Planned(bethe.bethe_rounds, bethe.constants(grid, True, True, True), grid.warps, 1),
     )
     constants = transport.constants(grid, 300, True)
     yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)

@@ -1,11 +1,7 @@
-"""A round of Bethe's messages, in two passes; see `setwise.kernels.bethe` for what they say.
+"""One half of a round of Bethe's messages; see `setwise.kernels.bethe` for what they say.
 
 A line, a target or an output, weighs its elements, what it meets, and tells each of them what the
-others weigh. Numbers are logarithms to base 2. Between rounds there is what targets have asked, and
-what each output weighs; answers are worked out anew from these wherever they are wanted.
-
-Legend: L lines and E elements of a tile. In the first pass targets are the lines, in the second
-outputs, so that a thread keeps to its own of them.
+others weigh. Numbers are logarithms to base 2.
 """
 
 from __future__ import annotations
@@ -13,12 +9,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.rounds import NEVER, place_of, valid
+from setwise.kernels.triton.rounds import NEVER, STAGES, place_of, valid
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 
 @triton.jit
-def add_logs(x, y):
+def _add_logs(x, y):
     """``log2(2^x + 2^y)``"""
     return tl.maximum(x, y) + tl.log2(1.0 + tl.exp2(-tl.abs(x - y)))
 
@@ -30,12 +26,66 @@ def _softplus(x):
 
 
 @triton.jit
-def log_expm1(x):
+def _log_expm1(x):
     """``log2(2^x - 1)`` of numbers from 0 on, finite at 0."""
     x = tl.maximum(x, 1e-37)
     y = tl.minimum(x, 0.1) * LN_2
     near = y * (1.0 - y / 2 * (1.0 - y / 3 * (1.0 - y / 4 * (1.0 - y / 5))))
     return x + tl.log2(tl.where(x < 0.1, near, 1.0 - tl.exp2(-x)))
+
+
+@triton.jit
+def _tile(
+    VALID, line, line_ok, e, elements, N, BY_ROWS: tl.constexpr, MASKED: tl.constexpr
+):  # fmt: skip
+    """Places of elements e of lines, and which of them are pairs."""
+    e_ok = valid(VALID, e, elements, MASKED)
+    return place_of(line, e, N, BY_ROWS), line_ok[:, None] & e_ok[None, :]
+
+
+@triton.jit
+def _asked(SCORES, MESSAGES, at, ok, BY_ROWS: tl.constexpr):
+    """What the elements of a line weigh: a score and an answer, or what targets ask."""
+    v = tl.load(MESSAGES + at, mask=ok, other=0.0)
+    if BY_ROWS:
+        v += tl.load(SCORES + at, mask=ok, other=0.0) * LOG2_E
+    return tl.where(ok, v, float("-inf"))
+
+
+@triton.jit
+def weigh(
+    SCORES, MESSAGES, VALID, line, line_ok, alone, elements, N,
+    BY_ROWS: tl.constexpr, MASKED: tl.constexpr, SHARED: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Of each line, with ``alone`` as one more element: all, all but the largest, the second.
+
+    If SHARED also the weight of any number of its elements. Each place of a tile keeps the largest
+    that it has seen, the second, and the sum of all but the largest, relative to the second; only
+    in the end places are compared.
+    """
+    e = tl.arange(0, BLOCK_E)[None, :]
+    second = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
+    top, total, several = tl.where(e == 0, alone[:, None], second), second * 0.0, second * 0.0
+    for e0 in tl.range(0, elements, BLOCK_E, num_stages=STAGES):
+        at, ok = _tile(
+            VALID, line, line_ok, e0 + tl.arange(0, BLOCK_E), elements, N, BY_ROWS, MASKED
+        )
+        v = _asked(SCORES, MESSAGES, at, ok, BY_ROWS)
+        lesser = tl.minimum(top, v)
+        top = tl.maximum(top, v)
+        ratio = tl.exp2(-tl.abs(lesser - second))
+        total = tl.where(lesser > second, total * ratio + 1.0, total + ratio)
+        second = tl.maximum(second, lesser)
+        if SHARED:
+            several += tl.where(ok, _softplus(v), 0.0)
+    largest, where = tl.max(top, 1, return_indices=True)
+    top = tl.where(e == where[:, None], NEVER, top)
+    next_to_it = tl.max(tl.maximum(top, second), 1)
+    total = total * tl.exp2(second - next_to_it[:, None]) + tl.exp2(top - next_to_it[:, None])
+    others = next_to_it + tl.log2(tl.sum(total, 1))
+    everything = largest + tl.log2(1.0 + tl.exp2(others - largest))
+    return everything, others, next_to_it, tl.sum(several, 1)
 
 
 @triton.jit
@@ -58,198 +108,122 @@ def _log_of_rest(x):
 
 @triton.jit
 def _lost(v, everything, others, second):
-    """How much less than everything the others weigh, for each element of a line."""
-    largest = v > second
+    """How much less than everything the others weigh, for each element: [L, E]."""
+    share = tl.exp2(v - everything[:, None])
+    largest = v > second[:, None]
     # The share of any but the largest is at most a half: nothing is lost in 1 - share.
-    lost = _log_of_rest(tl.where(largest, 0.0, tl.exp2(v - everything)))
-    return tl.where(largest, others - everything, lost)
-
-
-@triton.jit
-def _probability(log_odds):
-    return 1.0 / (1.0 + tl.exp2(tl.minimum(-log_odds, 126.0)))
-
-
-@triton.jit
-def _weigh(top, second, total, v):
-    """One more element of each line: the largest, the second, and the sum of all but the largest.
-
-    The sum is relative to the second.
-    """
-    lesser = tl.minimum(top, v)
-    ratio = tl.exp2(-tl.abs(lesser - second))
-    total = tl.where(lesser > second, total * ratio + 1.0, total + ratio)
-    return tl.maximum(top, v), tl.maximum(second, lesser), total
-
-
-@triton.jit
-def _of_line(top, second, total):
-    """The same of lines whose elements were weighed at the places of a tile [L, E]."""
-    largest, where = tl.max(top, 1, return_indices=True)
-    top = tl.where(tl.arange(0, top.shape[1])[None, :] == where[:, None], NEVER, top)
-    next_to_it = tl.max(tl.maximum(top, second), 1)
-    total = total * tl.exp2(second - next_to_it[:, None]) + tl.exp2(top - next_to_it[:, None])
-    return largest, next_to_it, tl.sum(total, 1)
-
-
-@triton.jit
-def outputs_of(
-    OUTPUTS, ODDS, j, j_ok, N, PRESENCE: tl.constexpr, SHARED: tl.constexpr
-):  # fmt: skip
-    """What outputs weigh, see `setwise.kernels.triton.bethe`: all, all but the largest, the second.
-
-    And what any number of their targets do, and their odds.
-    """
-    everything = tl.load(OUTPUTS + j, mask=j_ok, other=0.0)
-    others = tl.load(OUTPUTS + N + j, mask=j_ok, other=0.0)
-    second = tl.load(OUTPUTS + 2 * N + j, mask=j_ok, other=0.0)
-    several, odds = everything * 0.0, everything * 0.0
-    if SHARED:
-        several = tl.load(OUTPUTS + 3 * N + j, mask=j_ok, other=0.0)
-    if PRESENCE:
-        odds = tl.load(ODDS + j, mask=j_ok, other=0.0) * LOG2_E
-    return everything, others, second, several, odds
-
-
-@triton.jit
-def _answer(
-    asked, ok, everything, others, second, several, odds, lone, some, limit, SHARED: tl.constexpr
-):  # fmt: skip
-    """From what targets ask to answers of outputs.
-
-    ``lone`` and ``some`` are the logarithms of exclusivity and of what it lacks.
-    """
-    not_mine = _lost(asked, everything, others, second) + everything
-    message = -not_mine
-    if SHARED:
-        rest = several - tl.where(ok, _softplus(asked), 0.0)
-        mine = add_logs(lone, some + rest)
-        not_mine = add_logs(not_mine + odds + lone, odds + some + log_expm1(rest))
-        message = odds + mine - not_mine
-    return tl.minimum(tl.maximum(message, -limit), limit)
-
-
-@triton.jit
-def weigh_targets(
-    SCORES, ASKED, TARGETS, OUTPUTS, ODDS, ROWS, COLUMNS, first, last, M, N, begun, lone, some,
-    limit,
-    MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
-    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
-):  # fmt: skip
-    """What targets from the ``first`` on weigh, by answers to what they asked; the sum over them.
-
-    Before anything has ``begun`` all answers are 0. TARGETS has what OUTPUTS have.
-    """
-    value = tl.zeros([BLOCK_L], tl.float32)
-    for i0 in range(first, last, BLOCK_L):
-        i = i0 + tl.arange(0, BLOCK_L)
-        i_ok = valid(ROWS, i, last, MASKED)
-        second = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
-        top, total = second, second * 0.0
-        for j0 in range(0, N, BLOCK_E):
-            j = j0 + tl.arange(0, BLOCK_E)
-            j_ok = valid(COLUMNS, j, N, MASKED)
-            at, ok = place_of(i, j, N, True), i_ok[:, None] & j_ok[None, :]
-            v = tl.load(SCORES + at, mask=ok, other=0.0) * LOG2_E
-            if begun:
-                a, o, s, several, odds = outputs_of(OUTPUTS, ODDS, j, j_ok, N, PRESENCE, SHARED)
-                asked = tl.load(ASKED + at, mask=ok, other=0.0)
-                v += _answer(
-                    asked, ok, a[None, :], o[None, :], s[None, :], several[None, :], odds[None, :],
-                    lone, some, limit, SHARED,
-                )  # fmt: skip
-            top, second, total = _weigh(top, second, total, tl.where(ok, v, float("-inf")))
-        largest, next_to_it, rest = _of_line(top, second, total)
-        others = next_to_it + tl.log2(rest)
-        everything = add_logs(largest, others)
-        tl.store(TARGETS + i, everything, mask=i_ok)
-        tl.store(TARGETS + M + i, others, mask=i_ok)
-        tl.store(TARGETS + 2 * M + i, next_to_it, mask=i_ok)
-        # With an output that is valid.
-        value += tl.where(i_ok & (everything > 0.5 * NEVER), everything, 0.0)
-    return tl.sum(value, 0)
+    lost = _log_of_rest(tl.where(largest, 0.0, share))
+    return tl.where(largest, (others - everything)[:, None], lost)
 
 
 @triton.jit
 def ask(
-    SCORES, ASKED, TARGETS, OUTPUTS, SHARES, ODDS, ROWS, COLUMNS, first, last, M, N, begun, look,
-    lone, some, limit,
-    MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
+    SCORES, ANSWERS, ASKED, ROWS, COLUMNS, first, last, N, limit,
+    MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """From answers to what targets ask, from the ``first`` on; their share of the value."""
+    value = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+    by_line = tl.zeros([BLOCK_L], tl.float32)
+    alone = tl.full([BLOCK_L], NEVER, tl.float32)
+    for i0 in range(first, last, BLOCK_L):
+        i = i0 + tl.arange(0, BLOCK_L)
+        i_ok = valid(ROWS, i, last, MASKED)
+        everything, others, second, _ = weigh(
+            SCORES, ANSWERS, COLUMNS, i, i_ok, alone, N, N, True, MASKED, False, BLOCK_L, BLOCK_E
+        )
+        there = i_ok & (everything > 0.5 * NEVER)  # with an output that is valid
+        by_line += tl.where(there, everything, 0.0)
+        for j0 in tl.range(0, N, BLOCK_E, num_stages=STAGES):
+            at, ok = _tile(COLUMNS, i, i_ok, j0 + tl.arange(0, BLOCK_E), N, N, True, MASKED)
+            s = tl.load(SCORES + at, mask=ok, other=0.0) * LOG2_E
+            v = tl.where(ok, s + tl.load(ANSWERS + at, mask=ok, other=0.0), float("-inf"))
+            s -= everything[:, None]
+            lost = tl.maximum(_lost(v, everything, others, second), s - limit)
+            value += tl.where(ok & there[:, None], lost, 0.0)
+            tl.store(ASKED + at, tl.maximum(s - lost, -limit), mask=ok)
+    return tl.sum(by_line + tl.sum(value, 1), 0)
+
+
+@triton.jit
+def answer(
+    SCORES, ASKED, ANSWERS, ODDS, USED, ROWS, COLUMNS, first, last, M, N, unused, lone, some, limit,
+    look, MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
     BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """What targets from the ``first`` on ask; what that weighs for outputs, as a share of theirs.
+    """From what targets ask to answers of outputs; their share of the value.
 
-    Pairs' part of the value. And, if to ``look``, by how much at most probabilities by what was
-    asked before differ from those by what is asked now.
+    And, if to ``look``, by how much at most probabilities by the old answers differ from those by
+    the new ones. ``lone`` and ``some`` are the logarithms of exclusivity and of what it lacks.
     """
-    value = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+    value = tl.zeros([BLOCK_L], tl.float32)
     apart = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
-    for j0 in range(0, N, BLOCK_L):
+    for j0 in range(first, last, BLOCK_L):
         j = j0 + tl.arange(0, BLOCK_L)
-        j_ok = valid(COLUMNS, j, N, MASKED)
-        a, o, s, several, odds = outputs_of(OUTPUTS, ODDS, j, j_ok & begun, N, PRESENCE, SHARED)
-        second = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
-        top, total, softly = second, second * 0.0, second * 0.0
-        for i0 in range(first, last, BLOCK_E):
-            i = i0 + tl.arange(0, BLOCK_E)
-            i_ok = valid(ROWS, i, last, MASKED)
-            everything = tl.load(TARGETS + i, mask=i_ok, other=0.0)
-            others = tl.load(TARGETS + M + i, mask=i_ok, other=0.0)
-            next_to_it = tl.load(TARGETS + 2 * M + i, mask=i_ok, other=0.0)
-            at, ok = place_of(j, i, N, False), j_ok[:, None] & i_ok[None, :]
-            score = tl.load(SCORES + at, mask=ok, other=0.0) * LOG2_E
-            before, message = score * 0.0, score * 0.0
-            if begun:
-                before = tl.load(ASKED + at, mask=ok, other=0.0)
-                message = _answer(
-                    before, ok, a[:, None], o[:, None], s[:, None], several[:, None],
-                    odds[:, None], lone, some, limit, SHARED,
-                )  # fmt: skip
-            v = tl.where(ok, score + message, float("-inf"))
-            lost = _lost(v, everything[None, :], others[None, :], next_to_it[None, :])
-            score -= everything[None, :]
-            lost = tl.maximum(lost, score - limit)
-            asked = tl.maximum(score - lost, -limit)
-            tl.store(ASKED + at, asked, mask=ok)
-            value += tl.where(ok & (everything > 0.5 * NEVER)[None, :], lost, 0.0)
-            if look:
-                change = _probability(before + message) - _probability(asked + message)
-                apart = tl.maximum(apart, tl.where(ok, tl.abs(change), 0.0))
-            if SHARED:
-                softly += tl.where(ok, _softplus(asked), 0.0)
-            top, second, total = _weigh(top, second, total, tl.where(ok, asked, float("-inf")))
-        largest, next_of_all, rest = _of_line(top, second, total)
-        tl.store(SHARES + j, largest, mask=j < N)
-        tl.store(SHARES + N + j, next_of_all, mask=j < N)
-        tl.store(SHARES + 2 * N + j, rest, mask=j < N)
+        j_ok = valid(COLUMNS, j, last, MASKED)
+        odds = tl.zeros([BLOCK_L], tl.float32)
+        if PRESENCE:
+            odds = tl.load(ODDS + j, mask=j_ok, other=0.0) * LOG2_E
+        single = odds + lone
+        everything, others, second, several = weigh(
+            SCORES,
+            ASKED,
+            ROWS,
+            j,
+            j_ok,
+            unused - single,
+            M,
+            N,
+            False,
+            MASKED,
+            SHARED,
+            BLOCK_L,
+            BLOCK_E,
+        )
+        allowed = everything + single
         if SHARED:
-            tl.store(SHARES + 3 * N + j, tl.sum(softly, 1), mask=j < N)
-    return tl.sum(tl.sum(value, 1), 0), tl.max(tl.max(apart, 1), 0)
+            allowed = _add_logs(allowed, odds + some + _log_expm1(several))
+            use = 1.0 - tl.exp2(tl.minimum(unused - allowed, 0.0))
+            tl.store(USED + j, tl.where(j_ok, use, 0.0), mask=j < last)
+        value += tl.where(j_ok & (allowed > 0.5 * NEVER), allowed, 0.0)
+        for i0 in tl.range(0, M, BLOCK_E, num_stages=STAGES):
+            at, ok = _tile(ROWS, j, j_ok, i0 + tl.arange(0, BLOCK_E), M, N, False, MASKED)
+            v = _asked(SCORES, ASKED, at, ok, False)
+            not_mine = _lost(v, everything, others, second) + everything[:, None]
+            message = -not_mine
+            if SHARED:
+                rest = several[:, None] - tl.where(ok, _softplus(v), 0.0)
+                mine = _add_logs(lone, some + rest)
+                not_mine = _add_logs(
+                    not_mine + single[:, None], odds[:, None] + some + _log_expm1(rest)
+                )
+                message = odds[:, None] + mine - not_mine
+            message = tl.minimum(tl.maximum(message, -limit), limit)
+            if look:
+                before = tl.minimum(-v - tl.load(ANSWERS + at, mask=ok, other=0.0), 126.0)
+                now = tl.minimum(-v - message, 126.0)
+                change = 1.0 / (1.0 + tl.exp2(before)) - 1.0 / (1.0 + tl.exp2(now))
+                apart = tl.maximum(apart, tl.where(ok, tl.abs(change), 0.0))
+            tl.store(ANSWERS + at, message, mask=ok)
+    return tl.sum(value, 0), tl.max(tl.max(apart, 1), 0)
 
 
 @triton.jit
 def beliefs(
-    SCORES, ASKED, ANSWERS, TARGETS, OUTPUTS, ODDS, ROWS, COLUMNS, first, last, N, lone, some,
-    limit,
-    MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
-    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    SCORES, ANSWERS, PAIRS, ROWS, COLUMNS, first, last, N,
+    MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The probabilities of pairs, in the place of what was asked; answers in natural logarithms."""
+    """The probabilities of pairs; answers become natural logarithms."""
+    alone = tl.full([BLOCK_L], NEVER, tl.float32)
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
         i_ok = valid(ROWS, i, last, MASKED)
-        everything = tl.load(TARGETS + i, mask=i_ok, other=0.0)
+        everything, _, _, _ = weigh(
+            SCORES, ANSWERS, COLUMNS, i, i_ok, alone, N, N, True, MASKED, False, BLOCK_L, BLOCK_E
+        )
         for j0 in range(0, N, BLOCK_E):
             j = j0 + tl.arange(0, BLOCK_E)
-            j_ok = valid(COLUMNS, j, N, MASKED)
-            at, ok = place_of(i, j, N, True), i_ok[:, None] & j_ok[None, :]
-            a, o, s, several, odds = outputs_of(OUTPUTS, ODDS, j, j_ok, N, PRESENCE, SHARED)
-            message = _answer(
-                tl.load(ASKED + at, mask=ok, other=0.0), ok, a[None, :], o[None, :], s[None, :],
-                several[None, :], odds[None, :], lone, some, limit, SHARED,
-            )  # fmt: skip
-            v = tl.load(SCORES + at, mask=ok, other=0.0) * LOG2_E + message
-            v = tl.where(ok, v, float("-inf"))
+            at, ok = _tile(COLUMNS, i, i_ok, j, N, N, True, MASKED)
+            v = _asked(SCORES, ANSWERS, at, ok, True)
             there = (i < last)[:, None] & (j < N)[None, :]
-            tl.store(ASKED + at, tl.exp2(v - everything[:, None]), mask=there)
-            tl.store(ANSWERS + at, tl.where(ok, message * LN_2, 0.0), mask=there)
+            tl.store(PAIRS + at, tl.exp2(v - everything[:, None]), mask=there)
+            tl.store(ANSWERS + at, tl.load(ANSWERS + at, mask=there) * LN_2, mask=there)

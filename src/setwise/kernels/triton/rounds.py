@@ -24,9 +24,7 @@ NEVER = tl.constexpr(-1e30)
 # Lines of a set that are one program's to work on, up to so many programs, and their elements that
 # it has in hand. A warp reads them side by side, and needs no other to add up what it finds.
 LINES, ELEMENTS = 32, 32
-# How many times as many columns are asked at once as rows answer, and are then added up by each. A
-# thread keeps to its columns, so little is left to be added up over threads.
-ASKED_AT_ONCE, ADDED_AT_ONCE = 4, 8
+STAGES = tl.constexpr(1)
 MAX_PROGRAMS = tl.constexpr(16)
 # A look is at the messages of the round before: one round comes first, to look at the start.
 MOST_ROUNDS = looks(torch.float32).stop * ROUNDS_BETWEEN_LOOKS + 1
@@ -81,9 +79,9 @@ def total_of(PARTS, PROGRAMS: tl.constexpr):
 
 @triton.jit
 def largest_of(PARTS, PROGRAMS: tl.constexpr):
-    """The largest of them."""
+    """The largest of them, from 0 on."""
     place = tl.arange(0, MAX_PROGRAMS)
-    return tl.max(tl.load(PARTS + place, mask=place < PROGRAMS, other=NEVER), 0)
+    return tl.max(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
 
 
 @triton.jit
@@ -105,23 +103,6 @@ class Grid(NamedTuple):
     lines: int
     elements: int
     warps: int
-
-    def tiles(self, N: int) -> dict[str, int]:
-        """Constants of a kernel: lines of rows with elements, columns that are asked, and added up.
-
-        There are N columns. A tile of those that are asked is as large as one of rows.
-        """
-        asked, added = (
-            min(times * self.lines, power_of_2(N)) for times in (ASKED_AT_ONCE, ADDED_AT_ONCE)
-        )
-        return {
-            "PROGRAMS": self.programs,
-            "BLOCK_L": self.lines,
-            "BLOCK_E": self.elements,
-            "ASK_L": asked,
-            "ASK_E": max(1, self.lines * self.elements // asked),
-            "BLOCK_C": added,
-        }
 
     def arrived(self, like: Tensor) -> Tensor:
         """Counters of the groups, and that of the programs that have started."""

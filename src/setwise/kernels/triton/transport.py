@@ -33,8 +33,12 @@ from setwise.kernels.triton.rounds import (
     take_place,
     total_of,
 )
+from setwise.kernels.triton.tiles import power_of_2
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
+# How many times as many columns are asked at once as rows answer, and are then added up by each. A
+# thread keeps to its columns, so little is left to be added up over threads.
+ASKED_AT_ONCE, ADDED_AT_ONCE = 4, 8
 # Programs on each multiprocessor: see `rounds`. Costs are all that they share, and fit the cache.
 PER_SM = 5
 
@@ -229,7 +233,12 @@ def sinkhorn_rounds(
 
 def constants(grid: Grid, N: int, unbalanced: bool) -> dict[str, int]:
     """What the kernel is compiled for."""
-    return {"UNBALANCED": unbalanced, **grid.tiles(N)}
+    asked, added = (
+        min(times * grid.lines, power_of_2(N)) for times in (ASKED_AT_ONCE, ADDED_AT_ONCE)
+    )
+    tile = {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
+    tile |= {"ASK_L": asked, "ASK_E": max(1, grid.lines * grid.elements // asked)}
+    return {"UNBALANCED": unbalanced, **tile, "BLOCK_C": added}
 
 
 def transport(
