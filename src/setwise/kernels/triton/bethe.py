@@ -15,6 +15,7 @@ from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.messages import answer, ask, beliefs
 from setwise.kernels.triton.rounds import (
+    LINES,
     MOST_ROUNDS,
     NEVER,
     Grid,
@@ -23,6 +24,7 @@ from setwise.kernels.triton.rounds import (
     meet,
     own_part,
     place_of,
+    programs_for,
     settles,
     take_place,
     total_of,
@@ -30,43 +32,54 @@ from setwise.kernels.triton.rounds import (
 )
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
-# Programs on each multiprocessor: with more, the messages of all would not fit in the cache.
+# Programs on each multiprocessor: with more, the messages of all would not fit in the cache. Where
+# they wait for each other, threads have few elements each, so that there is room for more of them.
 PER_SM = 2
+FEW_OF_THREAD, MORE_OF_THREAD = 2, 4
 # See `setwise.kernels.bethe`.
 CERTAIN = tl.constexpr(100.0)
 
 
 @triton.jit
 def _measure(
-    SCORES, ODDS, ROWS, COLUMNS, M, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr,
-    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    SCORES, ROWS, COLUMNS, first, last, N,
+    MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The spread of scores and odds, to base 2, and the numbers of valid targets and outputs."""
+    """The largest score of some targets, and the least with its sign changed."""
     high = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
-    low, high_odds = -high, tl.full([BLOCK_E], NEVER, tl.float32)
-    low_odds = -high_odds
-    rows, columns = tl.zeros([BLOCK_L], tl.int32), tl.zeros([BLOCK_E], tl.int32)
-    for i0 in range(0, M, BLOCK_L):
+    low = high
+    for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
-        rows += valid(ROWS, i, M, MASKED).to(tl.int32)
-    for j0 in range(0, N, BLOCK_E):
-        j = j0 + tl.arange(0, BLOCK_E)
-        j_ok = valid(COLUMNS, j, N, MASKED)
-        columns += j_ok.to(tl.int32)
-        if PRESENCE:
-            odds = tl.load(ODDS + j, mask=j_ok, other=0.0)
-            high_odds = tl.maximum(high_odds, tl.where(j_ok, odds, NEVER))
-            low_odds = tl.minimum(low_odds, tl.where(j_ok, odds, -NEVER))
-        for i0 in range(0, M, BLOCK_L):
-            i = i0 + tl.arange(0, BLOCK_L)
-            i_ok = valid(ROWS, i, M, MASKED)
-            ok = i_ok[:, None] & j_ok[None, :]
+        i_ok = valid(ROWS, i, last, MASKED)
+        for j0 in range(0, N, BLOCK_E):
+            j = j0 + tl.arange(0, BLOCK_E)
+            ok = i_ok[:, None] & valid(COLUMNS, j, N, MASKED)[None, :]
             s = tl.load(SCORES + place_of(i, j, N, True), mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, s, NEVER))
-            low = tl.minimum(low, tl.where(ok, s, -NEVER))
-    spread = tl.maximum(tl.max(tl.max(high, 1), 0) - tl.min(tl.min(low, 1), 0), 0.0)
-    spread += tl.maximum(tl.max(high_odds, 0) - tl.min(low_odds, 0), 0.0)
-    return spread * LOG2_E, tl.sum(rows, 0), tl.sum(columns, 0)
+            low = tl.maximum(low, tl.where(ok, -s, NEVER))
+    return tl.max(tl.max(high, 1), 0), tl.max(tl.max(low, 1), 0)
+
+
+@triton.jit
+def _count(
+    ODDS, ROWS, COLUMNS, M, N,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """The numbers of valid targets and outputs, and the spread of odds."""
+    rows, columns = tl.zeros([BLOCK_L], tl.int32), tl.zeros([BLOCK_E], tl.int32)
+    high = tl.full([BLOCK_E], NEVER, tl.float32)
+    low = high
+    for i0 in range(0, M, BLOCK_L):
+        rows += valid(ROWS, i0 + tl.arange(0, BLOCK_L), M, MASKED).to(tl.int32)
+    for j0 in range(0, N, BLOCK_E):
+        j = j0 + tl.arange(0, BLOCK_E)
+        ok = valid(COLUMNS, j, N, MASKED)
+        columns += ok.to(tl.int32)
+        if PRESENCE:
+            odds = tl.load(ODDS + j, mask=ok, other=0.0)
+            high = tl.maximum(high, tl.where(ok, odds, NEVER))
+            low = tl.maximum(low, tl.where(ok, -odds, NEVER))
+    return tl.sum(rows, 0), tl.sum(columns, 0), tl.maximum(tl.max(high, 0) + tl.max(low, 0), 0.0)
 
 
 @triton.jit
@@ -96,14 +109,19 @@ def bethe_rounds(
         S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
         D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
         P = PARTS + b * 2 * PROGRAMS
-        spread, rows, columns = _measure(S, D, R, C, M, N, MASKED, PRESENCE, BLOCK_L, BLOCK_E)
-        limit = spread * M * 2.0 + LOG2_E * CERTAIN
+        i, i_end = own_part(M, place, PROGRAMS)
+        j, j_end = own_part(N, place, PROGRAMS)
+        high, low = _measure(S, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
+        tl.store(P + place, high)
+        tl.store(P + PROGRAMS + place, low)
+        met = meet(ARRIVED + group, met, PROGRAMS)
+        spread = largest_of(P, PROGRAMS) + largest_of(P + PROGRAMS, PROGRAMS)
+        rows, columns, of_odds = _count(D, R, C, M, N, MASKED, PRESENCE, BLOCK_L, BLOCK_E)
+        limit = ((tl.maximum(spread, 0.0) + of_odds) * M * 2.0 + CERTAIN) * LOG2_E
         e, lone, some = _exclusivity(E, b, SHARED)
         # With as many targets as outputs none is left over: no message should wait for that.
         unused = tl.where((rows == columns) & (e == 1.0), NEVER, 0.0)
         hopeless = (rows > columns) & (e == 1.0)
-        i, i_end = own_part(M, place, PROGRAMS)
-        j, j_end = own_part(N, place, PROGRAMS)
         rounds, value, settled = 0, 0.0, False
         while (rounds < most) & (settled == 0):
             look = rounds % between == 0
@@ -157,7 +175,9 @@ def bethe_of_arrays(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
     """The same in one launch: of outputs' use nothing where it is the sum of their pairs."""
     B, M, N = scores.shape
-    plan = grid(B, M, N, scores.device, PER_SM)
+    programs = programs_for(max(M, N), LINES)
+    of_thread = MORE_OF_THREAD if programs == 1 else FEW_OF_THREAD
+    plan = grid(B, M, N, programs, scores.device, PER_SM, of_thread)
     answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
     value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
     used = None if exclusivity is None else scores.new_empty(B, N)

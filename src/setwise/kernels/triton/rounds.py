@@ -17,15 +17,15 @@ import triton.language as tl
 from torch import Tensor
 
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, looks
-from setwise.kernels.triton.tiles import power_of_2
+from setwise.kernels.triton.tiles import blocks_in, power_of_2, sm_count
 
 # The logarithm of nothing, see `setwise.kernels.permanent`.
 NEVER = tl.constexpr(-1e30)
-# Lines of a set that are one program's to work on, up to so many programs, and their elements that
-# it has in hand. A warp reads them side by side, and needs no other to add up what it finds.
+# Lines of a set that a program has in hand at once, and elements of them. A warp reads these side
+# by side, and needs no other to add up what it finds.
 LINES, ELEMENTS = 32, 32
 STAGES = tl.constexpr(1)
-MAX_PROGRAMS = tl.constexpr(16)
+MAX_PROGRAMS = tl.constexpr(16)  # for one set
 # A look is at the messages of the round before: one round comes first, to look at the start.
 MOST_ROUNDS = looks(torch.float32).stop * ROUNDS_BETWEEN_LOOKS + 1
 
@@ -79,9 +79,9 @@ def total_of(PARTS, PROGRAMS: tl.constexpr):
 
 @triton.jit
 def largest_of(PARTS, PROGRAMS: tl.constexpr):
-    """The largest of them, from 0 on."""
+    """The largest of them."""
     place = tl.arange(0, MAX_PROGRAMS)
-    return tl.max(tl.load(PARTS + place, mask=place < PROGRAMS, other=0.0), 0)
+    return tl.max(tl.load(PARTS + place, mask=place < PROGRAMS, other=NEVER), 0)
 
 
 @triton.jit
@@ -109,16 +109,24 @@ class Grid(NamedTuple):
         return torch.zeros(self.groups + 1, dtype=torch.int32, device=like.device)
 
 
+def programs_for(lines: int, each: int) -> int:
+    """How many share the lines of a set, if one has ``each`` of them or, of very many, more."""
+    return min(MAX_PROGRAMS.value, blocks_in(lines, each))
+
+
 @lru_cache(maxsize=1024)
-def grid(B: int, M: int, N: int, device: torch.device, per_sm: int) -> Grid:
-    """With so many programs on each multiprocessor: while one waits for its group, others work."""
+def grid(
+    B: int, M: int, N: int, programs: int, device: torch.device, per_sm: int, of_thread: int
+) -> Grid:
+    """With so many programs a set, and on each multiprocessor: while one waits, others work.
+
+    A thread has so many elements of a tile.
+    """
     size = max(M, N)
     lines, elements = (min(most, max(2, power_of_2(size))) for most in (LINES, ELEMENTS))
-    warps = max(1, lines * elements // 128)
+    warps = max(1, lines * elements // (32 * of_thread))
     if device.type != "cuda":
         return Grid(1, B, lines, elements, warps)
-    programs = min(MAX_PROGRAMS.value, (size + LINES - 1) // LINES)
-    places = per_sm * torch.cuda.get_device_properties(device).multi_processor_count
     # Alone, a program waits for nobody, and the device may run as many as it has room for.
-    groups = B if programs == 1 else min(B, max(1, places // programs))
+    groups = B if programs == 1 else min(B, max(1, per_sm * sm_count(device) // programs))
     return Grid(programs, groups, lines, elements, warps)

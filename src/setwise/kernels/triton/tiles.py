@@ -198,7 +198,7 @@ def panel_tiles(
     large = tiles.a == 128 and not exact
     # Wide sums read weights less often, if there are enough of them.
     programs = B * rows // tiles.a * blocks_in(F, 256)
-    d = 256 if large and programs >= 2 * _sm_count(device) else 128
+    d = 256 if large and programs >= 2 * sm_count(device) else 128
     c = min(32 if dtype == torch.float32 else 64, tiles.c)
     loop = Tiles(tiles.a, c, f=0, d=d, warps=8 if large else 4, stages=3)
     while panel_smem_bytes(loop, size) > smem:
@@ -231,7 +231,7 @@ def choose_splits(
     Rounded down: a few programs too many would be left to run alone at the end. The length is a
     ``multiple`` of that of a tile and of another power of two.
     """
-    wanted = tiles.per_sm * _sm_count(device) // programs
+    wanted = tiles.per_sm * sm_count(device) // programs
     most = min(columns // tiles.min_split, blocks_in(columns, tiles.c), MAX_SPLITS)
     splits = max(1, min(wanted, most))
     multiple = max(multiple, tiles.c)
@@ -269,7 +269,7 @@ def shared_memory(device: torch.device) -> int:
 
 
 @cache
-def _sm_count(device: torch.device) -> int:
+def sm_count(device: torch.device) -> int:
     if device.type != "cuda":
         return 1  # Triton's interpreter
     return torch.cuda.get_device_properties(device).multi_processor_count

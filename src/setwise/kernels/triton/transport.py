@@ -29,16 +29,20 @@ from setwise.kernels.triton.rounds import (
     meet,
     own_part,
     place_of,
+    programs_for,
     settles,
     take_place,
     total_of,
 )
-from setwise.kernels.triton.tiles import power_of_2
+from setwise.kernels.triton.tiles import power_of_2, sm_count
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 # How many times as many columns are asked at once as rows answer, and are then added up by each. A
 # thread keeps to its columns, so little is left to be added up over threads.
 ASKED_AT_ONCE, ADDED_AT_ONCE = 4, 8
+# Rows of a program: few, or many where there are so many sets that a multiprocessor has some
+# programs even so. What they do for columns, they do the less often.
+FEW_ROWS, MANY_ROWS, ENOUGH = 32, 64, 2
 # Programs on each multiprocessor: see `rounds`. Costs are all that they share, and fit the cache.
 PER_SM = 5
 
@@ -241,12 +245,19 @@ def constants(grid: Grid, N: int, unbalanced: bool) -> dict[str, int]:
     return {"UNBALANCED": unbalanced, **tile, "BLOCK_C": added}
 
 
+def _programs(B: int, M: int, device: torch.device) -> int:
+    """How many share the rows of a set."""
+    many = programs_for(M, MANY_ROWS)
+    enough = device.type == "cuda" and B * many >= ENOUGH * sm_count(device)
+    return many if enough else programs_for(M, FEW_ROWS)
+
+
 def transport(
     costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `setwise.kernels.sinkhorn.transport` gives, of float32 costs that are not empty."""
     B, M, N = costs.shape
-    plan = grid(B, M, N, costs.device, PER_SM)
+    plan = grid(B, M, N, _programs(B, M, costs.device), costs.device, PER_SM, 4)
     f, g, pairs, value = (costs.new_empty(B, *size) for size in ((M,), (N,), (M, N), ()))
     settled = costs.new_empty(B, dtype=torch.bool)
     share = 1.0 if r is None else r / (r + t)
