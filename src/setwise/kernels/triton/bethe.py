@@ -32,10 +32,11 @@ from setwise.kernels.triton.rounds import (
 )
 from setwise.kernels.triton.weights import LN_2, LOG2_E
 
-# Programs on each multiprocessor: with more, the messages of all would not fit in the cache. Where
-# they wait for each other, threads have few elements each, so that there is room for more of them.
+# Programs on each multiprocessor: with more, the messages of all would not fit in the cache.
 PER_SM = 2
-FEW_OF_THREAD, MORE_OF_THREAD = 2, 4
+# Elements that a thread has of a tile: few where several programs wait for each other, so that
+# there is room for more threads.
+FEW, MORE, SEVERAL = 2, 4, 3
 # See `setwise.kernels.bethe`.
 CERTAIN = tl.constexpr(100.0)
 
@@ -176,7 +177,7 @@ def bethe_of_arrays(
     """The same in one launch: of outputs' use nothing where it is the sum of their pairs."""
     B, M, N = scores.shape
     programs = programs_for(max(M, N), LINES)
-    of_thread = MORE_OF_THREAD if programs == 1 else FEW_OF_THREAD
+    of_thread = FEW if programs >= SEVERAL else MORE
     plan = grid(B, M, N, programs, scores.device, PER_SM, of_thread)
     answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
     value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)

@@ -40,8 +40,8 @@ from setwise.kernels.triton.weights import LN_2, LOG2_E
 # How many times as many columns are asked at once as rows answer, and are then added up by each. A
 # thread keeps to its columns, so little is left to be added up over threads.
 ASKED_AT_ONCE, ADDED_AT_ONCE = 4, 8
-# Rows of a program: few, or many where there are so many sets that a multiprocessor has some
-# programs even so. What they do for columns, they do the less often.
+# Rows of a program: few, or many where it need not wait for others then, or where there are so many
+# sets that a multiprocessor has some programs even so. They do less for columns in all.
 FEW_ROWS, MANY_ROWS, ENOUGH = 32, 64, 2
 # Programs on each multiprocessor: see `rounds`. Costs are all that they share, and fit the cache.
 PER_SM = 5
@@ -248,8 +248,9 @@ def constants(grid: Grid, N: int, unbalanced: bool) -> dict[str, int]:
 def _programs(B: int, M: int, device: torch.device) -> int:
     """How many share the rows of a set."""
     many = programs_for(M, MANY_ROWS)
-    enough = device.type == "cuda" and B * many >= ENOUGH * sm_count(device)
-    return many if enough else programs_for(M, FEW_ROWS)
+    if many == 1 or (device.type == "cuda" and B * many >= ENOUGH * sm_count(device)):
+        return many
+    return programs_for(M, FEW_ROWS)
 
 
 def transport(
