@@ -168,10 +168,13 @@ def messages(record: Record) -> str:
     if len(found) < 2:
         return "The run was cut short before both had been measured.\n"
     B, N, _ = SHAPES["detr"]
-    ours, compiled = (number(found[name]["median_ms"]) for name in ("setwise", "compiled"))
+    ours, compiled = (
+        f"{number(found[name]['median_ms'])} ms (at least {number(found[name]['min_ms'])})"
+        for name in ("setwise", "compiled")
+    )
     return wrapped(
         f"{found['setwise']['rounds']} rounds of the messages of {B} sets of {N} targets and {N} "
-        f"outputs take {ours} ms in one launch, and {compiled} ms by compiled PyTorch."
+        f"outputs take {ours} in one launch, and {compiled} by compiled PyTorch."
     )
 
 
