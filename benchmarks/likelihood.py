@@ -136,17 +136,24 @@ def points(device: str) -> Iterator[Row]:
             return sw.transport_cross_entropy(y, x, features, temperature=t) / x.shape[1]
 
         row: Row = {"part": "transport", "temperature": t}
-        right = settled_value(x, y, t)
-        yield row | {"impl": "setwise"} | beside(right, ours, y, x)
-        for name, (peer, options) in PEERS.items():
-            if find_spec(peer) is not None:
-                yield row | {"impl": name} | of_peer(right, peer, t, options, y, x)
-
-
-def beside(right: float, loss: Callable[..., Tensor], y: Tensor, x: Tensor) -> Row:
-    """The times of a step, and by which part of it the value is off."""
-    step = step_of(loss, y, x)
-    return {**timed({"": step})[""], "value_error": abs(step()[0].item() / right - 1)}
+        right, steps = settled_value(x, y, t), {"setwise": step_of(ours, y, x)}
+        of_peers = {name: one for name, one in PEERS.items() if find_spec(one[0]) is not None}
+        told: dict[str, Row] = {"setwise": {}}
+        told |= {name: {"version": version(peer)} for name, (peer, _) in of_peers.items()}
+        for name, (peer, options) in of_peers.items():
+            try:
+                loss = import_module(peer).SamplesLoss(blur=t**0.5, debias=False, **options)
+                steps[name] = step_of(loss, y, x)
+                steps[name]()
+            except Exception as error:  # what it raised is recorded, and is not the end of the run
+                steps.pop(name, None)
+                said = " ".join(str(error).split())[:120]
+                told[name]["error"] = f"{type(error).__name__}: {said}"
+        for name, times in timed(steps).items():
+            off = abs(steps[name]()[0].item() / right - 1)
+            told[name] |= {**times, "value_error": off}
+        for name, found in told.items():
+            yield row | {"impl": name} | found
 
 
 def settled_value(x: Tensor, y: Tensor, t: float) -> float:
@@ -158,18 +165,6 @@ def settled_value(x: Tensor, y: Tensor, t: float) -> float:
         for _ in range(SETTLED):
             g = masses.round(costs, g)
         return masses.value(costs, g).mean().item()
-
-
-def of_peer(
-    right: float, peer: str, t: float, options: dict[str, Any], y: Tensor, x: Tensor
-) -> Row:
-    """Its times, or what it raised: that is not the end of the run."""
-    try:
-        loss = import_module(peer).SamplesLoss(blur=t**0.5, debias=False, **options)
-        found = beside(right, loss, y, x)
-    except Exception as error:
-        found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"}
-    return found | {"version": version(peer)}
 
 
 def messages(device: str) -> Iterator[Row]:
@@ -190,10 +185,11 @@ def messages(device: str) -> Iterator[Row]:
 
     never = patch.object(fused, "tolerance", lambda dtype: -1.0)
     with patch.object(fused, "MOST_ROUNDS", MESSAGES), never:
-        ours = timed({"": lambda: fused.bethe(scores, None, None, None)})[""]
-    row: Row = {"part": "messages", "rounds": MESSAGES}
-    yield row | {"impl": "setwise", **ours}
-    yield row | {"impl": "compiled", **timed({"": rounds})[""]}
+        found = timed(
+            {"setwise": lambda: fused.bethe(scores, None, None, None), "compiled": rounds}
+        )
+    for impl, times in found.items():
+        yield {"part": "messages", "rounds": MESSAGES, "impl": impl, **times}
 
 
 def records(device: str, commit: str | None) -> Iterator[dict[str, Any]]:

@@ -135,7 +135,7 @@ def likelihood(record: Record) -> str:
         errors += [row["value_error"], row["gradient_error"]] if "value_error" in row else []
     plans: dict[str, list[str]] = {}
     for row in (row for row in rows if row["part"] == "transport"):
-        found = row["error"] if "error" in row else number(row["median_ms"])
+        found = row.get("error") or f"{number(row['median_ms'])} (least {number(row['min_ms'])})"
         if "value_error" in row:
             found += f", off by {row['value_error']:.0e}"
         plans.setdefault(row["impl"], []).append(found)
@@ -169,7 +169,7 @@ def messages(record: Record) -> str:
         return "The run was cut short before both had been measured.\n"
     B, N, _ = SHAPES["detr"]
     ours, compiled = (
-        f"{number(found[name]['median_ms'])} ms (at least {number(found[name]['min_ms'])})"
+        f"{number(found[name]['median_ms'])} ms (least {number(found[name]['min_ms'])})"
         for name in ("setwise", "compiled")
     )
     return wrapped(

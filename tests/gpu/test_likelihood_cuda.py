@@ -58,7 +58,7 @@ def test_many_programs_do_not_keep_a_set_from_settling() -> None:
 
 @pytest.mark.parametrize("exclusivity", [None, 0.7])
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, (60, 120, 120)], ids=str)  # several sets of a group
 def test_bethe(shape: tuple[int, int, int], scale: float, exclusivity: float | None) -> None:
     scores, odds, rows, columns = problem(*shape, scale)
     shared = None if exclusivity is None else scores.new_full(shape[:1], exclusivity)
@@ -75,19 +75,29 @@ def test_bethe(shape: tuple[int, int, int], scale: float, exclusivity: float | N
     torch.testing.assert_close(used.double()[both], use[both], rtol=0, atol=5e-3)
 
 
+# Also tall sets, and so many that a group of programs takes several, with many rows each or few.
 @pytest.mark.parametrize("missing", [None, 0.7])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, (4, 300, 5), (200, 100, 40), (400, 70, 70), (2, 40, 3000)], ids=str
+)
 def test_transport(shape: tuple[int, int, int], missing: float | None) -> None:
     scores, _, rows, columns = problem(*shape, 2.0)
     some = rows.any(1) & columns.any(1)
     a, b = (valid[some].double() / valid[some].sum(1, keepdim=True) for valid in (rows, columns))
     costs = scores[some].square()
-    value, plan, settled, _ = sinkhorn.transport(costs, a, b, 1.0, missing)
-    got, got_plan, quiet, _ = sinkhorn.transport(costs.float(), a.float(), b.float(), 1.0, missing)
+    value, plan, settled, g = sinkhorn.transport(costs, a, b, 1.0, missing)
+    args = (costs.float(), a.float(), b.float(), 1.0, missing)
+    found = sinkhorn.transport(*args)
+    assert all(map(torch.equal, sinkhorn.transport(*args), found))
+    got, got_plan, quiet, potentials = found
     both = settled & quiet
     assert both.double().mean() >= 0.7
     torch.testing.assert_close(got.double()[both], value[both], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(got_plan.double()[both], plan[both], rtol=1e-3, atol=1e-5)
+    # Where no mass may be missing, all potentials may differ by the same.
+    apart = torch.where(b > 0, potentials.double() - g, 0.0)
+    apart = torch.where(b > 0, apart - (b * apart).sum(1, keepdim=True), 0.0)
+    assert apart[both].abs().max() < 1e-2
 
 
 @pytest.mark.parametrize("method", ["exact", "bethe"])

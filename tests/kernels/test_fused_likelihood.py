@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -81,6 +82,20 @@ class TestSeveralPrograms:
             found = torch.zeros(3)
             _judge[(1,)](torch.tensor([1.0, 2.0, 3.0, *changes]), found)
             torch.testing.assert_close(found, torch.tensor([6.0, max(changes), max(changes) <= 1]))
+
+    def test_transport_is_shared_out_by_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One program where it need not wait, many rows for many sets, few for wide ones."""
+        device = torch.device("cuda")
+        for user in (rounds, transport):
+            monkeypatch.setattr(user, "sm_count", lambda device: 132)
+        shared = [(64, 64, 64), (64, 300, 300), (8, 300, 300), (2, 2000, 2000), (1, 64, 8192)]
+        found = [transport._programs(*shape, device) for shape in shared]
+        assert found == [1, 5, 10, 16, 16]
+        unwrapped = inspect.unwrap(rounds.grid)
+        assert unwrapped(64, 300, 300, 5, device, 5, 4) == rounds.Grid(5, 64, 32, 32, 8)
+        monkeypatch.setattr(rounds, "sm_count", lambda device: 6)
+        # No more than fit at once, for they wait for each other.
+        assert unwrapped(64, 300, 300, 10, device, 2, 2) == rounds.Grid(6, 2, 32, 32, 16)
 
     def test_each_adds_up_what_all_have_asked_of_columns(self) -> None:
         generator = torch.Generator().manual_seed(0)

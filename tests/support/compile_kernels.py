@@ -205,11 +205,12 @@ def matching() -> Iterator[tuple[str, Planned]]:
     yield "scores", planned(small_matchings.scores_plan, *shape, *(True,) * 4).launch
     yield "gradients", planned(small_matchings.gradients_plan, *shape, *(True,) * 5).launch
     yield "exact", planned(subset_sums._plan, 8, 9, True, True, True).launch
-    grid = rounds.Grid(10, 1, rounds.LINES, rounds.ELEMENTS, 8)
-    yield (
-        "Bethe",
-        Planned(bethe.bethe_rounds, bethe.constants(grid, True, True, True), grid.warps, 1),
-    )
+    for shared in (True, False):
+        of_thread = bethe.MORE if shared else bethe.FEW
+        grid = rounds.grid(1, 300, 300, 1, CPU, 1, of_thread)._replace(programs=10)
+        constants = bethe.constants(grid, True, True, shared)
+        yield f"Bethe, {shared=}", Planned(bethe.bethe_rounds, constants, grid.warps, 1)
+    grid = rounds.grid(1, 300, 300, 1, CPU, 1, transport.OF_THREAD)._replace(programs=5)
     constants = transport.constants(grid, 300, True)
     yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)
     yield "numbers", Planned(tilting.halve, {"BLOCK": tilting.MAX_BLOCK}, 4, 1)

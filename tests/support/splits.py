@@ -47,6 +47,6 @@ def set_sm_count(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Take the device to have as many multiprocessors; how loops are split follows from it."""
     from setwise.kernels.triton import plans, tiles
 
-    monkeypatch.setattr(tiles, "_sm_count", lambda device: count)
+    monkeypatch.setattr(tiles, "sm_count", lambda device: count)
     for plan in ("logsumexp", "gradients"):  # those that are remembered are of another device
         monkeypatch.setattr(plans, plan, inspect.unwrap(getattr(plans, plan)))

@@ -35,7 +35,7 @@ from setwise.kernels.triton.weights import LN_2, LOG2_E
 # Programs on each multiprocessor: with more, the messages of all would not fit in the cache.
 PER_SM = 2
 # Elements that a thread has of a tile: few where several programs wait for each other, so that
-# there is room for more threads.
+# there is room for more threads. Not with exclusivity: its kernels want more registers for each.
 FEW, MORE, SEVERAL = 2, 4, 3
 # See `setwise.kernels.bethe`.
 CERTAIN = tl.constexpr(100.0)
@@ -177,7 +177,7 @@ def bethe_of_arrays(
     """The same in one launch: of outputs' use nothing where it is the sum of their pairs."""
     B, M, N = scores.shape
     programs = programs_for(max(M, N), LINES)
-    of_thread = FEW if programs >= SEVERAL else MORE
+    of_thread = FEW if programs >= SEVERAL and exclusivity is None else MORE
     plan = grid(B, M, N, programs, scores.device, PER_SM, of_thread)
     answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
     value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)

@@ -2,8 +2,9 @@
 
 A group of programs takes one set after the other. What each of them has written is there for the
 others when all have met. A group is complete before the next one begins, for programs take their
-places in the order in which they start: so nobody waits for a program that has no room on the
-device. In Triton's interpreter, which runs one program after the other, groups have one member.
+places in the order in which they start, and it has no more of them than the device has
+multiprocessors: so nobody waits for a program that has no room there. In Triton's interpreter,
+which runs one program after the other, groups have one member.
 """
 
 from __future__ import annotations
@@ -114,6 +115,11 @@ def programs_for(lines: int, each: int) -> int:
     return min(MAX_PROGRAMS.value, blocks_in(lines, each))
 
 
+def warps_of(tile: int, of_thread: int) -> int:
+    """How many warps a tile takes, of which a thread has so many elements."""
+    return max(1, tile // (32 * of_thread))
+
+
 @lru_cache(maxsize=1024)
 def grid(
     B: int, M: int, N: int, programs: int, device: torch.device, per_sm: int, of_thread: int
@@ -124,9 +130,10 @@ def grid(
     """
     size = max(M, N)
     lines, elements = (min(most, max(2, power_of_2(size))) for most in (LINES, ELEMENTS))
-    warps = max(1, lines * elements // (32 * of_thread))
+    warps = warps_of(lines * elements, of_thread)
     if device.type != "cuda":
         return Grid(1, B, lines, elements, warps)
+    programs = min(programs, sm_count(device))
     # Alone, a program waits for nobody, and the device may run as many as it has room for.
     groups = B if programs == 1 else min(B, max(1, per_sm * sm_count(device) // programs))
     return Grid(programs, groups, lines, elements, warps)

@@ -5,9 +5,9 @@ for the programs that exchange them. Lines are rows or columns, and elements are
 
 A program has some rows of a set, and all of their costs. In a round it answers for its rows, asks
 every column on behalf of them, and meets the others once; then each program adds up for itself what
-all have asked of the columns. What a round writes, the next one but one overwrites: by then all
-have met again, and nobody reads it any more. What a line offers is the logarithm of its mass and
-its potential.
+all have asked of the columns, and writes what the others do, to the last bit, where they do. What a
+round writes, the next one but one overwrites: by then all have met again, and nobody reads it any
+more. What a line offers is the logarithm of its mass and its potential.
 
 Inside, potentials and costs are in units of the temperature, and logarithms to base 2.
 """
@@ -41,10 +41,12 @@ from setwise.kernels.triton.weights import LN_2, LOG2_E
 # thread keeps to its columns, so little is left to be added up over threads.
 ASKED_AT_ONCE, ADDED_AT_ONCE = 4, 8
 # Rows of a program: few, or many where it need not wait for others then, or where there are so many
-# sets that a multiprocessor has some programs even so. They do less for columns in all.
-FEW_ROWS, MANY_ROWS, ENOUGH = 32, 64, 2
-# Programs on each multiprocessor: see `rounds`. Costs are all that they share, and fit the cache.
+# sets that a multiprocessor has some programs even so. They do less for columns in all. A program
+# has the fewer rows, the more columns there are than WIDE.
+FEW_ROWS, MANY_ROWS, LEAST_ROWS, WIDE, ENOUGH = 32, 64, 4, 1024, 2
+# Programs for each multiprocessor, the best that was measured; some of them wait for room.
 PER_SM = 5
+OF_THREAD = 4  # elements of a tile
 
 
 @triton.jit
@@ -189,7 +191,8 @@ def sinkhorn_rounds(
     """Rounds until a set has settled, ``most`` of them; then the plan, and potentials G.
 
     STATE, ASKED and EARNED have places for this round and for the next. The STATE of columns is
-    their potentials, what they offer, and what was moved by the potentials before.
+    their potentials, what they offer, and what was moved by the potentials before; F has what rows
+    offer.
     """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     met = 0
@@ -197,36 +200,38 @@ def sinkhorn_rounds(
     for b in range(group, B, groups):
         start = b * M * N
         C, a, b_, f = COSTS + start, A + b * M, B_ + b * N, F + b * M
-        asked, earned = ASKED + b * 2 * PROGRAMS * N, EARNED + b * 2 * PROGRAMS
         i, i_end = own_part(M, place, PROGRAMS)
-        at = STATE + b * 6 * N
-        _start(b_, at, at + N, at + 2 * N, N, BLOCK_C)
+        state = b * 6
+        _start(b_, STATE + state * N, STATE + (state + 1) * N, STATE + (state + 2) * N, N, BLOCK_C)
         tl.debug_barrier()
         rounds, value, settled = 0, 0.0, False
         while (rounds < most) & (settled == 0):
-            now = rounds % 2
-            at, then = STATE + (b * 6 + now * 3) * N, STATE + (b * 6 + 3 - now * 3) * N
-            here, shares = asked + now * PROGRAMS * N, earned + now * PROGRAMS
+            now = b * 2 + rounds % 2
+            state, after = now * 3, (b * 4 + 1 - now) * 3
+            asked, earned = ASKED + now * PROGRAMS * N, EARNED + now * PROGRAMS
             by_rows = _rows(
-                C, a, f, at + N, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E
-            )
-            tl.store(shares + place, by_rows)
+                C, a, f, STATE + (state + 1) * N, i, i_end, N, per_cost, share, r,
+                UNBALANCED, BLOCK_L, BLOCK_E,
+            )  # fmt: skip
+            tl.store(earned + place, by_rows)
             tl.debug_barrier()
-            _ask(C, f, here + place * N, i, i_end, N, per_cost, ASK_L, ASK_E)
+            _ask(C, f, asked + place * N, i, i_end, N, per_cost, ASK_L, ASK_E)
             met = meet(ARRIVED + group, met, PROGRAMS)
             by_columns, change = _columns(
-                here, b_, at, at + 2 * N, then, then + N, then + 2 * N, N, share, r,
+                asked, b_, STATE + state * N, STATE + (state + 2) * N,
+                STATE + after * N, STATE + (after + 1) * N, STATE + (after + 2) * N, N, share, r,
                 UNBALANCED, PROGRAMS, BLOCK_C,
             )  # fmt: skip
             if rounds % between == 0:
-                before, value = value, (total_of(shares, PROGRAMS) + by_columns + 1.0) * t
+                before, value = value, (total_of(earned, PROGRAMS) + by_columns + 1.0) * t
                 settled = settles(before, value, change, rounds, quiet)
             tl.debug_barrier()
             rounds += 1
-        at = STATE + (b * 6 + rounds % 2 * 3) * N
-        _rows(C, a, f, at + N, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
+        state = (b * 2 + rounds % 2) * 3
+        at, offered = STATE + state * N, STATE + (state + 1) * N
+        _rows(C, a, f, offered, i, i_end, N, per_cost, share, r, UNBALANCED, BLOCK_L, BLOCK_E)
         tl.debug_barrier()
-        _plan(C, f, at + N, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
+        _plan(C, f, offered, PLAN + start, i, i_end, N, per_cost, BLOCK_L, BLOCK_E)
         if place == 0:
             for j0 in range(0, N, BLOCK_C):
                 j = j0 + tl.arange(0, BLOCK_C)
@@ -245,12 +250,14 @@ def constants(grid: Grid, N: int, unbalanced: bool) -> dict[str, int]:
     return {"UNBALANCED": unbalanced, **tile, "BLOCK_C": added}
 
 
-def _programs(B: int, M: int, device: torch.device) -> int:
+def _programs(B: int, M: int, N: int, device: torch.device) -> int:
     """How many share the rows of a set."""
     many = programs_for(M, MANY_ROWS)
-    if many == 1 or (device.type == "cuda" and B * many >= ENOUGH * sm_count(device)):
+    if device.type == "cuda" and B * many >= ENOUGH * sm_count(device):
         return many
-    return programs_for(M, FEW_ROWS)
+    if N > WIDE:
+        return programs_for(M, max(LEAST_ROWS, FEW_ROWS * WIDE // N))
+    return 1 if many == 1 else programs_for(M, FEW_ROWS)
 
 
 def transport(
@@ -258,7 +265,7 @@ def transport(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `setwise.kernels.sinkhorn.transport` gives, of float32 costs that are not empty."""
     B, M, N = costs.shape
-    plan = grid(B, M, N, _programs(B, M, costs.device), costs.device, PER_SM, 4)
+    plan = grid(B, M, N, _programs(B, M, N, costs.device), costs.device, PER_SM, OF_THREAD)
     f, g, pairs, value = (costs.new_empty(B, *size) for size in ((M,), (N,), (M, N), ()))
     settled = costs.new_empty(B, dtype=torch.bool)
     share = 1.0 if r is None else r / (r + t)
