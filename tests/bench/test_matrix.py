@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,23 @@ def test_a_budget_ends_it_between_two_cells(
     asked = list(cells(QUICK, ["SH", "A1H", "H1H"], ["Bernoulli"]))
     rows = list(matrix.measure("cpu", asked, [EAGER], budget=2))
     assert [[row["loss"] for row in cell] for cell in rows] == [["SH"] * 2, ["A1H"] * 2]
+
+
+def test_a_signal_ends_it_between_two_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Also one that comes where an exception would be lost: its cell is recorded before."""
+    measure_cell = matrix._measure_cell
+
+    def asked_to_end(trials: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return measure_cell(trials)
+
+    monkeypatch.setattr(matrix, "_measure_cell", asked_to_end)
+    record = tmp_path / "record.json"
+    assert measured("--output", str(record)) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "stopped"
+    assert {row["loss"] for row in json.loads(record.read_text())["rows"]} == {"SH"}
 
 
 def test_what_fails_is_recorded_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

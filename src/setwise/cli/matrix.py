@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from setwise.cli.errors import CommandError
+from setwise.cli.interrupt import interruptible
 from setwise.cli.options import device_named, positive, require_place
 from setwise.files import atomic_write_text
 
@@ -77,12 +78,16 @@ def _run(options: argparse.Namespace) -> int:
     head, rows = _begun(options.output, header(device, options.commit))
     asked = list(cells(chosen, options.losses, options.families))
     done = {key(row) for row in rows}
-    for found in measure(device, asked, options.modes, done, options.budget):
-        rows += found
-        _say(found)
-        if options.output:
-            text = json.dumps({"header": head, "rows": rows}, indent=1)
-            atomic_write_text(options.output, text + "\n")
+    # Signals are noted, and heard between cells: an exception may be lost in what a compiler calls.
+    with interruptible() as interrupt:
+        for found in measure(device, asked, options.modes, done, options.budget):
+            rows += found
+            _say(found)
+            if options.output:
+                text = json.dumps({"header": head, "rows": rows}, indent=1)
+                atomic_write_text(options.output, text + "\n")
+            if interrupt():
+                raise KeyboardInterrupt
     heatmap.print_table(head, rows)
     if options.plot:
         heatmap.draw(head, rows, options.plot)
