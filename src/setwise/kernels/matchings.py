@@ -18,6 +18,8 @@ from torch import Tensor
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.bethe import bethe, bethe_second
 from setwise.kernels.dispatch import fused
+from setwise.kernels.host_bethe import bethe_on_host
+from setwise.kernels.host_permanent import log_permanent_on_host
 from setwise.kernels.operators import fold_mapped_dimension
 from setwise.kernels.permanent import log_permanent, log_permanent_and_marginals
 from setwise.kernels.transforms import is_eager
@@ -37,17 +39,20 @@ def _sum_matchings(
     That is the probability of each pair [B, M, N] and of an output's use [B, N]; whether the set
     has settled [B]; and the messages by which it did [B, M, N], or [B, 0, 0] if there are none.
     """
+    on_host = scores.device.type == "cpu" and scores.numel() > 0
     with no_autocast(scores):
         if method == "bethe":
             kernels = fused("bethe", scores)
             if kernels is not None:
                 return kernels.bethe(scores, odds, exclusivity, (rows, columns))
-            return bethe(scores, odds, exclusivity, rows, columns)
+            solve = bethe_on_host if on_host else bethe
+            return solve(scores, odds, exclusivity, rows, columns)
         kernels = fused("subset_sums", scores)
         if kernels is not None and kernels.fits(*scores.shape[1:]):
             value, pairs, used = kernels.log_sum(scores, odds, (rows, columns), record)
         else:
-            value, pairs = log_permanent(scores + odds.unsqueeze(1), rows, columns, record)
+            add_up = log_permanent_on_host if on_host else log_permanent
+            value, pairs = add_up(scores + odds.unsqueeze(1), rows, columns, record)
             used = pairs.sum(1)
         settled = torch.ones_like(value, dtype=torch.bool)
         return value, pairs, used, settled, scores.new_empty(len(scores), 0, 0)

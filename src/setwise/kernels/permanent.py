@@ -20,6 +20,7 @@ multiplies the sum by a number that is known.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -96,29 +97,31 @@ def log_permanent(
     return torch.cat(values), torch.cat(marginals)
 
 
+class Numbers(NamedTuple):
+    """How weights are written, and so how they are multiplied and added up."""
+
+    one: float
+    times: Callable[[Tensor, Tensor], Tensor]  # which may overwrite the first
+    over: Callable[[Tensor, Tensor], Tensor]
+    total: Callable[[list[Tensor]], Tensor]  # of all [subsets, any, B] -> [subsets, B]
+    chances: Callable[[Tensor, Tensor], Tensor]  # the total times a share [lines, B], as numbers
+
+
+LOGARITHMS = Numbers(
+    one=0.0,
+    times=torch.add,
+    over=torch.sub,
+    total=lambda parts: torch.cat(parts, dim=1).logsumexp(1),
+    chances=lambda terms, share: (terms + share.unsqueeze(1)).exp().sum(1),
+)
+
+
 def log_permanent_and_marginals(
     scores: Tensor, rows: Tensor, columns: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Both, of sets that are worked on together, by operations that have derivatives."""
-    _, M, N = scores.shape
-    value, total, padded, ways = sum_over_subsets(scores, rows, columns)
-    tables = levels(M, scores.device)
-    rest = {M: torch.zeros_like(total).unsqueeze(0)}
-    marginals: list[Tensor] = []
-    for output, before in zip(reversed(padded), reversed(ways[:-1]), strict=True):
-        pairs = torch.zeros_like(output)
-        earlier: dict[int, Tensor] = {}
-        for q, known in before.items():
-            parts = [rest[q].unsqueeze(1)] if q in rest else []
-            if q + 1 in rest:
-                level, above = tables[q], rest[q + 1]
-                parts.append(above[level.after] + output[level.new])
-                both = known[level.without] + above[level.joined]
-                pairs = pairs + (both + (output - total).unsqueeze(1)).exp().sum(1)
-            earlier[q] = torch.cat(parts, dim=1).logsumexp(1)
-        rest = earlier
-        marginals.append(pairs)
-    found = torch.stack(marginals[::-1]).permute(2, 1, 0)[:, :, :N]
+    value, padded, ways = sum_over_subsets(scores, rows, columns)
+    found = probabilities(padded, ways, LOGARITHMS)[:, :, : scores.shape[2]]
     return value, torch.where(_pairs(rows, columns), found, 0.0)
 
 
@@ -126,36 +129,96 @@ class Sum(NamedTuple):
     """What the way from the first output to the last leaves behind."""
 
     value: Tensor  # [B]
-    total: Tensor  # [B] the same with the targets that are not valid
     padded: tuple[Tensor, ...]  # the scores of each output [M, B]
     ways: list[dict[int, Tensor]]  # after each output, by size: [subsets, B]
 
 
 def sum_over_subsets(scores: Tensor, rows: Tensor, columns: Tensor) -> Sum:
-    """The sets come last here: then a step reads and writes long rows."""
-    B, M, N = scores.shape
-    size = max(M, N)
+    """Value, and what `probabilities` takes."""
+    M, N = scores.shape[1:]
     padded = torch.where(_pairs(rows, columns), scores, NEVER)
-    padded = functional.pad(padded, (0, size - N), value=NEVER)
-    padded = torch.where(rows.unsqueeze(-1), padded, 0.0)
-    outputs = padded.permute(2, 1, 0).contiguous().unbind(0)
+    padded = functional.pad(padded, (0, max(M, N) - N), value=NEVER)
+    outputs = by_output(torch.where(rows.unsqueeze(-1), padded, 0.0))
+    ways = all_ways(outputs, LOGARITHMS)
+    value = without_missing(ways[-1][M].squeeze(0), rows, len(outputs))
+    return Sum(value, outputs, ways)
 
-    tables = levels(M, scores.device)
-    ways = [{0: padded.new_zeros(1, B)}]
+
+def by_output(padded: Tensor) -> tuple[Tensor, ...]:
+    """[B, M, size] -> [M, B] each: sets come last, so that a step reads and writes long rows."""
+    return padded.permute(2, 1, 0).contiguous().unbind(0)
+
+
+def all_ways(
+    outputs: Sequence[Tensor], numbers: Numbers, left: Sequence[Tensor] | None = None
+) -> list[dict[int, Tensor]]:
+    """The weights of all subsets after each output, by size: [subsets, B].
+
+    There are as many outputs as targets at least, each with the weights of its pairs [M, B], and of
+    being ``left`` over [B] unless that is 1.
+    """
+    (M, B), size = outputs[0].shape, len(outputs)
+    tables = levels(M, outputs[0].device)
+    ways = [{0: outputs[0].new_full((1, B), numbers.one)}]
     for j, output in enumerate(outputs):
         last, now = ways[-1], {}
         for q in range(max(0, M - (size - 1 - j)), min(j + 1, M) + 1):
-            parts = [last[q].unsqueeze(1)] if q in last else []
+            parts = []
+            if q in last:
+                same = last[q] if left is None else numbers.times(last[q].clone(), left[j])
+                parts.append(same.unsqueeze(1))
             if q - 1 in last:
-                parts.append(last[q - 1][tables[q].before] + output[tables[q].gone])
-            now[q] = torch.cat(parts, dim=1).logsumexp(1)
+                before, gone = tables[q].before, tables[q].gone
+                parts.append(numbers.times(_rows(last[q - 1], before), _rows(output, gone)))
+            now[q] = numbers.total(parts)
         ways.append(now)
-    total = ways[-1][M].squeeze(0)
-    # The targets that are not valid take, in any order, outputs that are left.
+    return ways
+
+
+def probabilities(
+    outputs: Sequence[Tensor],
+    ways: list[dict[int, Tensor]],
+    numbers: Numbers,
+    left: Sequence[Tensor] | None = None,
+) -> Tensor:
+    """Those of pairs [B, M, outputs], by the same from the other end; see `all_ways`."""
+    M = len(outputs[0])
+    tables, total = levels(M, outputs[0].device), ways[-1][M]
+    rest = {M: torch.full_like(total, numbers.one)}
+    found: list[Tensor] = []
+    for j in reversed(range(len(outputs))):
+        output = outputs[j]
+        share, pairs = numbers.over(output, total), torch.zeros_like(output)
+        earlier: dict[int, Tensor] = {}
+        for q, known in ways[j].items():
+            parts = []
+            if q in rest:
+                same = rest[q] if left is None else numbers.times(rest[q].clone(), left[j])
+                parts.append(same.unsqueeze(1))
+            if q + 1 in rest:
+                level, above = tables[q], rest[q + 1]
+                parts.append(numbers.times(_rows(above, level.after), _rows(output, level.new)))
+                both = numbers.times(_rows(known, level.without), _rows(above, level.joined))
+                pairs = pairs + numbers.chances(both, share)
+            earlier[q] = numbers.total(parts)
+        rest = earlier
+        found.append(pairs)
+    return torch.stack(found[::-1]).permute(2, 1, 0)
+
+
+def without_missing(total: Tensor, rows: Tensor, size: int) -> Tensor:
+    """The log of the sum [B], less that of the orders in which targets that are not valid come.
+
+    They take any of the outputs that are left of so many.
+    """
     left = (size - rows.sum(dim=-1)).to(total.dtype)
-    orders = torch.lgamma(left + 1) - math.lgamma(size - M + 1)
-    value = torch.where(rows.any(dim=-1), total - orders, 0.0)  # of nothing it is exactly that
-    return Sum(value, total, outputs, ways)
+    orders = torch.lgamma(left + 1) - math.lgamma(size - rows.shape[1] + 1)
+    return torch.where(rows.any(dim=-1), total - orders, 0.0)  # of nothing it is exactly that
+
+
+def _rows(table: Tensor, places: Tensor) -> Tensor:
+    """``table[places]``, which takes twice as long."""
+    return table.index_select(0, places.flatten()).view(*places.shape, -1)
 
 
 def _pairs(rows: Tensor, columns: Tensor) -> Tensor:

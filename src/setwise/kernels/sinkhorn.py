@@ -24,6 +24,7 @@ from torch import Tensor
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dispatch import fused
 from setwise.kernels.fixed_point import Judge, pull_back, settle
+from setwise.kernels.host_sinkhorn import transport_on_host
 from setwise.kernels.operators import fold_mapped_dimension
 from setwise.kernels.permanent import NEVER
 from setwise.kernels.transforms import apply, is_eager
@@ -76,6 +77,19 @@ def _transport(
     costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Costs [B, M, N] -> value [B], plan [B, M, N], what settled [B], column potentials [B, N]."""
+    with no_autocast(costs):
+        kernels = fused("transport", costs)
+        if kernels is not None:
+            return kernels.transport(costs, a, b, t, r)
+        if r is None and costs.device.type == "cpu" and costs.numel() > 0:
+            return transport_on_host(costs, a, b, t)
+        return transport_by_logarithms(costs, a, b, t, r)
+
+
+def transport_by_logarithms(
+    costs: Tensor, a: Tensor, b: Tensor, t: float, r: float | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same on any device, whatever the costs."""
     masses = Masses(a, b, t, r)
 
     def rounds_of(sets: Tensor) -> tuple[Callable[[Tensor], Tensor], Judge]:
@@ -89,12 +103,8 @@ def _transport(
 
         return lambda g: own.round(own_costs, g), judge
 
-    with no_autocast(costs):
-        kernels = fused("transport", costs)
-        if kernels is not None:
-            return kernels.transport(costs, a, b, t, r)
-        g, settled = settle(rounds_of, b.new_zeros(b.shape))
-        return masses.value(costs, g), masses.plan(costs, g), settled, g
+    g, settled = settle(rounds_of, b.new_zeros(b.shape))
+    return masses.value(costs, g), masses.plan(costs, g), settled, g
 
 
 transport = torch.library.custom_op("setwise::transport", _transport, mutates_args=())
