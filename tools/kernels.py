@@ -25,6 +25,7 @@ from tools.kernel_studies import (
     skipping,
 )
 from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
+from tools.plain_numbers import plain_numbers
 from tools.solvers import matchings, points
 
 ROOT = Path(__file__).parent.parent
@@ -37,6 +38,7 @@ LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
 PROFILE, MATRIX = "profile-h200.json", "matrix-h200.json"
 CPU_MATRIX, LIKELIHOOD = "matrix-cpu.json", "likelihood-h200.json"
+PLAIN_NUMBERS = "plain-numbers-cpu.json"
 SOLVERS = ("solvers-h200.json", "solvers-cpu.json")
 PEERS = ("dense", "compiled", "cut-cross-entropy")
 TF32, BF16, BOTH = "setwise-tf32", "setwise-bf16", "setwise-bf16-both"
@@ -108,9 +110,9 @@ def _if_there(path: Path) -> Record | None:
 
 def lab_book(records: Path) -> dict[str, str]:
     """The blocks of docs/lab-book.md."""
-    losses, tried, skipped, precise, profiled = (
+    losses, tried, skipped, precise, profiled, plain = (
         json.loads((records / name).read_text())
-        for name in (LOSSES, DESIGNS, SKIPPING, PRECISION, PROFILE)
+        for name in (LOSSES, DESIGNS, SKIPPING, PRECISION, PROFILE, PLAIN_NUMBERS)
     )
     likely = _if_there(records / LIKELIHOOD)
     return {
@@ -126,6 +128,7 @@ def lab_book(records: Path) -> dict[str, str]:
         "profile": profile(profiled),
         "likelihood": NO_LIKELIHOOD if likely is None else likelihood(likely),
         "messages": NO_LIKELIHOOD if likely is None else messages(likely),
+        "plain": plain_numbers(plain),
     }
 
 

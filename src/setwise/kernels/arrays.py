@@ -25,6 +25,8 @@ Numbers = NDArray[np.int64]
 MANY, MANY_POWERS, MANY_COMPARED = 2**14, 2**11, 2**12
 # Products of a matrix up to which NumPy multiplies it where there are threads.
 FEW_PRODUCTS = 2**16
+# Of so many PyTorch tells the largest, and where it is, sooner than NumPy does.
+FEW_ROWS, FEW_COLUMNS = 64, 16
 # Factors from 1/2 to 1 whose product float32 can still hold.
 FACTORS = 64
 
@@ -37,8 +39,26 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 
 def subtract(left: Array, right: Array) -> Array:
-    """The right one may have fewer elements."""
-    return np.subtract(left, right, out=empty(left.shape, left.dtype))
+    """The right one may have fewer elements; NumPy goes over short rows one by one then."""
+    if left.size < MANY:
+        return np.subtract(left, right)
+    return (torch.from_numpy(left) - torch.from_numpy(right)).numpy()
+
+
+def add_(array: Array, other: Array) -> None:
+    """In place; as of `subtract`."""
+    if array.size < MANY:
+        array += other
+    else:
+        torch.from_numpy(array).add_(torch.from_numpy(other))
+
+
+def subtract_(array: Array, other: Array) -> None:
+    """In place; as of `subtract`."""
+    if array.size < MANY:
+        array -= other
+    else:
+        torch.from_numpy(array).sub_(torch.from_numpy(other))
 
 
 def beside(parts: Sequence[Array]) -> Array:
@@ -143,20 +163,35 @@ def matmul(left: Array, right: Array) -> Array:
         return torch.bmm(one, other.contiguous()).numpy()
 
 
+def best_columns(scores: Array) -> tuple[Numbers, Array]:
+    """Of each row of [S, T, N] the first column with its largest number, and that: [S, T]."""
+    S, T, N = scores.shape
+    if N <= FEW_COLUMNS and scores.size >= MANY:
+        largest, where = torch.from_numpy(scores).max(dim=2)
+        return where.numpy(), largest.numpy()
+    first: Numbers = scores.argmax(axis=2)
+    return first, scores.take(first + np.arange(0, S * T * N, N).reshape(S, T))
+
+
 def best_rows(scores: Array) -> tuple[Numbers, Array]:
     """Of each column of [S, T, N] the first row with its largest number, and that: [S, N]."""
     S, T, N = scores.shape
+    if T <= FEW_ROWS and scores.size >= MANY_COMPARED:
+        largest, where = torch.from_numpy(scores).max(dim=1)
+        return where.numpy(), largest.numpy()
     # NumPy finds the largest at once, but transposes everything to tell where they are.
-    largest = None if scores.size < MANY else scores.max(axis=1)
-    if largest is None or np.isnan(largest).any():  # where terms overflow, none equals the largest
-        where: Numbers = scores.argmax(axis=1)
+    tops = None if scores.size < MANY else scores.max(axis=1)
+    if tops is None or np.isnan(tops).any():  # where terms overflow, none equals the largest
+        first: Numbers = scores.argmax(axis=1)
         columns = np.arange(0, S * T * N, T * N)[:, None] + np.arange(N)
-        return where, scores.take(where * N + columns)
-    rows, columns = np.divmod(np.flatnonzero(scores == largest[:, None]), N)
+        return first, scores.take(first * N + columns)
+    rows, columns = np.divmod(np.flatnonzero(scores == tops[:, None]), N)
     sets, rows = np.divmod(rows, T)
-    where = np.empty((S, N), dtype=np.int64)
-    where[sets[::-1], columns[::-1]] = rows[::-1]  # the first is written last
-    return where, largest
+    first = np.empty((S, N), dtype=np.int64)
+    # The first is written last; of copies, for NumPy may turn round what is stored backwards.
+    sets, columns, rows = (index[::-1].copy() for index in (sets, columns, rows))
+    first[sets, columns] = rows
+    return first, tops
 
 
 def add_rows(sums: Array, numbers: Numbers, rows: Array) -> None:

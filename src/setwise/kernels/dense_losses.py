@@ -91,6 +91,39 @@ def computed(
     return loss, ready
 
 
+@np.errstate(all="ignore")
+def all_costs(elements: Elements) -> Tensor:
+    """Those of all pairs [B, M, N]."""
+    found = arrays.matmul(elements.queries, elements.keys.swapaxes(1, 2))
+    if elements.bias is not None:
+        arrays.add_(found, elements.bias[:, None])
+    if elements.base is not None:
+        arrays.add_(found, elements.base[:, :, None])
+    return torch.from_numpy(np.negative(found, out=found))
+
+
+@np.errstate(all="ignore")
+def matched(
+    elements: Elements, matching: Tensor, weight: Tensor | None, dtype: torch.dtype, gradient: bool
+) -> tuple[Tensor, Tensor | None]:
+    """What pairs of a matching [B, M] cost each set [B], and the gradient to the logits.
+
+    A target with an output below zero has none.
+    """
+    outputs, N = matching.numpy(), elements.keys.shape[1]
+    slopes = (outputs >= 0).astype(elements.keys.dtype)
+    if weight is not None:
+        slopes *= weight.detach().numpy()
+    outputs = np.maximum(outputs, 0)
+    costs = elements.costs(outputs=_numbers(outputs, N)).reshape(outputs.shape)
+    losses = torch.from_numpy((costs * slopes).sum(axis=-1)).to(dtype)
+    if not gradient:
+        return losses, None
+    pulled, total = _pulled(elements, outputs, -slopes, None, None)
+    elements.turn_to_gradient(pulled, total)
+    return losses, torch.from_numpy(pulled).to(dtype)
+
+
 # At all outputs: ``sum_i g_ij queries_i`` [B, N, F] and ``sum_i g_ij`` [B, N, 1].
 _Pulls = tuple[Array, Array]
 
@@ -111,7 +144,7 @@ def _scores(queries: Array, keys: Array, bias: Array | None) -> Array:
     """Of a tile, [sets, N, targets]: gradients then come out in the order of memory."""
     scores = arrays.matmul(keys, queries.swapaxes(1, 2))
     if bias is not None:
-        scores += bias[:, :, None]
+        arrays.add_(scores, bias[:, :, None])
     return scores
 
 
@@ -158,7 +191,7 @@ def _soft_tile(
         scores *= 1 / temperature
     # Relative to the largest: softmax weights then add up to 1 however large scores are.
     top = arrays.largest(scores, axis=1)
-    scores -= top
+    arrays.subtract_(scores, top)
     powers = arrays.exp_(scores)
     sums = arrays.total(powers, axis=1, keepdims=True)
     values = (top + np.log(sums))[:, 0]
@@ -185,9 +218,20 @@ def _hard(call: Call, elements: Elements, gradient: bool) -> tuple[Array, _Pulls
     factor = -call.factor(B)
     pull = slopes * factor
     pull_back = None if slopes_back is None else slopes_back * factor
-    few = M * N * elements.keys.shape[2] <= arrays.FEW_PRODUCTS
-    pulls = _pulls_of_few if few else _pulls_of_many
-    return losses, pulls(elements, outputs, pull, targets, pull_back)
+    return losses, _pulled(elements, outputs, pull, targets, pull_back)
+
+
+def _pulled(
+    elements: Elements,
+    outputs: Numbers,
+    pull: Array,
+    targets: Numbers | None,
+    pull_back: Array | None,
+) -> _Pulls:
+    """Of each target [B, M] at its output, and of each output [B, N] by its target."""
+    (_, N, F), M = elements.keys.shape, elements.queries.shape[1]
+    pulls = _pulls_of_few if M * N * F <= arrays.FEW_PRODUCTS else _pulls_of_many
+    return pulls(elements, outputs, pull, targets, pull_back)
 
 
 def _pulls_of_few(
@@ -259,15 +303,14 @@ def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Array, Numbers | 
     for b, i in _tiles(elements):
         scores = arrays.matmul(queries[b, i], keys[b].swapaxes(1, 2))
         if bias is not None:
-            scores += bias[b, None]
-        S, T, _ = scores.shape
-        outputs[b, i] = where = scores.argmax(axis=2)
-        np.negative(scores.take(where + np.arange(0, S * T * N, N).reshape(S, T)), out=costs[b, i])
+            arrays.add_(scores, bias[b, None])
+        outputs[b, i], largest = arrays.best_columns(scores)
+        np.negative(largest, out=costs[b, i])
         if targets is None or back is None:
             continue
         # Outputs that are barred find no target, and count nothing.
         if base is not None:
-            scores += base[b, i, None]
+            arrays.add_(scores, base[b, i, None])
         where, largest = arrays.best_rows(scores)
         cost = -largest
         if i.start == 0:

@@ -255,6 +255,19 @@ def dense_loss(
     return loss
 
 
+def dense_matched(
+    logits: Tensor,
+    elements: Elements,
+    matching: Tensor,
+    weight: Tensor | None,
+    again: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """What pairs of a matching cost each set [B], on the CPU; see `ReadyLoss` for ``again``."""
+    compute = partial(dense_losses.matched, elements, matching, weight, logits.dtype)
+    costs: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
+    return costs
+
+
 def bernoulli_set_cross_entropy(
     target: Tensor,
     logits: Tensor,

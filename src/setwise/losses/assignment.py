@@ -14,6 +14,7 @@ from setwise.losses.matched import (
     cheapest_matching,
     finish_matched,
     matching_costs,
+    on_host,
     search_and_finish,
     targets_given,
 )
@@ -106,14 +107,17 @@ def assignment_cross_entropy(
     if matching_cost is None:
         found = search_and_finish(sets, "cheapest", exists, reduction)
     if found is None:
+        elements = on_host(sets)
         with torch.no_grad():
             if isinstance(matching_cost, Tensor):
                 pairwise = _check_costs(matching_cost, input, target, sets)
+            elif matching_cost is None:
+                pairwise = matching_costs(sets, exists, elements)
             else:
                 pairwise = matching_costs(_by_other_features(sets, matching_cost), exists)
             name = "input" if matching_cost is None else "matching_cost"
             matching = cheapest_matching(name, sets, pairwise)
-        found = finish_matched(sets, matching, exists, reduction), matching
+        found = finish_matched(sets, matching, exists, reduction, elements), matching
     loss, matching = found
     if not return_matching:
         return loss

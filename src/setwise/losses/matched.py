@@ -12,10 +12,11 @@ from torch import Tensor
 
 from setwise import values
 from setwise.arguments import Sets
-from setwise.kernels import matched_losses
+from setwise.kernels import dense_losses, dispatch, matched_losses
 from setwise.kernels.assignment import UNMATCHED, assign
 from setwise.kernels.compiled_losses import spelled
 from setwise.kernels.compiled_matching import matched_loss
+from setwise.kernels.dense_elements import Elements
 from setwise.kernels.matched_losses import MatchedCall, Search
 from setwise.kernels.row_losses import Blocks
 from setwise.losses.assign import require_comparable
@@ -26,9 +27,21 @@ from setwise.losses.presence import Presence
 UnderMatching = Callable[[Sets, Tensor, str], Tensor]
 
 
-def matching_costs(sets: Sets, presence: Presence | None) -> Tensor:
+def on_host(sets: Sets) -> Elements | None:
+    """What `matching_costs` and `finish_matched` need in few steps on a CPU, where that serves."""
+    blocks = sets.features.kernel
+    if blocks is None:
+        return None
+    return dispatch.dense_elements(
+        "auto", blocks, "soft", False, sets.target, sets.logits, 1.0, sets.weight
+    )
+
+
+def matching_costs(
+    sets: Sets, presence: Presence | None, elements: Elements | None = None
+) -> Tensor:
     """The cost of each pair [B, M, N], with its weight and what the output's existence gains."""
-    costs = pairwise_costs(sets)
+    costs = pairwise_costs(sets) if elements is None else dense_losses.all_costs(elements)
     if sets.weight is not None:
         costs = costs * sets.weight.unsqueeze(-1)
     return costs if presence is None else costs - presence.odds().unsqueeze(1)
@@ -76,7 +89,11 @@ def search_and_finish(
 
 
 def finish_matched(
-    sets: Sets, matching: Tensor, presence: Presence | None, reduction: str
+    sets: Sets,
+    matching: Tensor,
+    presence: Presence | None,
+    reduction: str,
+    elements: Elements | None = None,
 ) -> Tensor:
     """The loss under a matching [B, M]: the index of each target's output, or UNMATCHED.
 
@@ -85,7 +102,7 @@ def finish_matched(
     blocks = sets.features.kernel
     if blocks is not None and _is_fused(sets, presence):
         return _fused(sets, blocks, "known", matching, presence, reduction)
-    return _general(sets, matching, presence, reduction)
+    return _general(sets, matching, presence, reduction, elements)
 
 
 def _is_fused(sets: Sets, presence: Presence | None) -> bool:
@@ -137,9 +154,23 @@ def _of_lead(sets: Sets, loss: Tensor, reduction: str) -> Tensor:
     return loss if reduction != "none" or len(sets.lead) == 1 else loss.reshape(sets.lead)
 
 
-def _general(sets: Sets, matching: Tensor, presence: Presence | None, reduction: str) -> Tensor:
+def _general(
+    sets: Sets,
+    matching: Tensor,
+    presence: Presence | None,
+    reduction: str,
+    elements: Elements | None = None,
+) -> Tensor:
     found, chosen = matching != UNMATCHED, matching.clamp(min=0)
-    costs = weighted(sets, torch.where(found, matched_costs(sets, chosen), 0.0)).sum(dim=-1)
+
+    def sums(logits: Tensor) -> Tensor:
+        costs = matched_costs(sets._replace(logits=logits), chosen)
+        return weighted(sets, torch.where(found, costs, 0.0)).sum(dim=-1)
+
+    if elements is None:
+        costs = sums(sets.logits)
+    else:
+        costs = dispatch.dense_matched(sets.logits, elements, matching, sets.weight, sums)
     if presence is not None:
         gains = torch.where(found, presence.odds().gather(1, chosen), 0.0)
         costs = costs + presence.all_absent(sets) - gains.sum(dim=-1)

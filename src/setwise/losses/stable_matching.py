@@ -8,7 +8,7 @@ from torch import Tensor
 from setwise.arguments import Reduction, check_call
 from setwise.features import Features
 from setwise.kernels.stable import stable_matching
-from setwise.losses.matched import finish_matched, matching_costs, search_and_finish
+from setwise.losses.matched import finish_matched, matching_costs, on_host, search_and_finish
 from setwise.losses.presence import read_presence
 
 
@@ -47,6 +47,7 @@ def stable_matching_cross_entropy(
     found = search_and_finish(sets, "stable", exists, reduction)
     if found is not None:
         return found[0]
+    elements = on_host(sets)
     with torch.no_grad():
-        matching = stable_matching(matching_costs(sets, exists), *sets.masks())
-    return finish_matched(sets, matching, exists, reduction)
+        matching = stable_matching(matching_costs(sets, exists, elements), *sets.masks())
+    return finish_matched(sets, matching, exists, reduction, elements)
