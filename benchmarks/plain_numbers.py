@@ -97,9 +97,13 @@ def measurements() -> Iterator[Row]:
 
 
 def beside(solvers: tuple[Solver, Solver], given: tuple[Tensor, Tensor, Tensor]) -> Row:
-    """Times of both, and by which part of it a value of float32 differs."""
+    """Times of both, and by which part of it a value of float32 differs where both have settled."""
     seconds: tuple[list[float], list[float]] = ([], [])
-    values = [solve(*given)[0] for solve in solvers]
+    found = [solve(*given) for solve in solvers]
+    ours, theirs = (results[0] for results in found)
+    # What says whether a set has settled are booleans; an exact sum always has.
+    said = [t for results in found for t in results if t.dtype == torch.bool]
+    settled = torch.stack([torch.ones_like(ours).bool(), *said]).all(0)
     for _ in range(CALLS):
         for solve, times in zip(solvers, seconds, strict=True):
             began = time.perf_counter()
@@ -108,11 +112,12 @@ def beside(solvers: tuple[Solver, Solver], given: tuple[Tensor, Tensor, Tensor])
         if sum(map(sum, seconds)) > ENOUGH_SECONDS:
             break
     plain_ms, logarithms_ms = (1e3 * statistics.median(times) for times in seconds)
-    apart = (values[0] - values[1]).abs() / (1 + values[1].abs())
+    apart = ((ours - theirs).abs() / (1 + theirs.abs()))[settled]
     return {
+        "settled": settled.double().mean().item(),
         "plain_ms": plain_ms,
         "logarithms_ms": logarithms_ms,
-        "apart": apart.max().item(),
+        "apart": apart.max().item() if len(apart) else None,
         "calls": len(seconds[0]),
     }
 

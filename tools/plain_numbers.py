@@ -20,7 +20,7 @@ def plain_numbers(record: Record) -> str:
         [shape, solver, *(_times(found[confident]) for confident in (False, True))]
         for (shape, solver), found in cells.items()
     ]
-    apart = max(row["apart"] for row in record["rows"])
+    apart = max(row["apart"] for row in record["rows"] if row["apart"] is not None)
     return "\n".join(
         [
             wrapped(
@@ -30,7 +30,7 @@ def plain_numbers(record: Record) -> str:
             *markdown(["(B, M, N)", "solver", "random outputs", "confident outputs"], lines),
             "",
             wrapped(
-                f"Values differ by {apart:.0e} of themselves at most. Measured on "
+                f"Values differ by {apart:.0e} of themselves at most, where both have settled. Measured on "
                 f"{header['hardware']}, torch {header['torch']}, commit "
                 f"{str(header['commit'])[:12]}, by `python benchmarks/plain_numbers.py`."
             ),

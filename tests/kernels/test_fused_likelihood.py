@@ -208,6 +208,11 @@ class TestBethe:
         close(value, torch.tensor([-2000.0]).double())
         close(pairs[0], torch.eye(2).flip(0).double())
 
+    def test_odds_may_be_large_and_all_alike(self) -> None:
+        scores, odds = torch.randn(2, 1, 3), torch.tensor([[250.0] * 3, [-250.0] * 3])
+        value, *_ = kernels.bethe(scores, odds, None, None)
+        close(value, (scores[:, 0] + odds).logsumexp(1).double())
+
 
 class TestTransport:
     @pytest.mark.parametrize("missing", [None, 0.5])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,15 @@ def test_the_matching_is_the_cheapest(served: list[Tensor]) -> None:
             right = costs[linear_sum_assignment(costs)].sum()
             assert loss == pytest.approx(right, rel=1e-9), element
     assert len(served) == len(ELEMENTS)
+
+
+def test_what_is_no_pair_may_cost_what_it_likes(served: list[Tensor]) -> None:
+    """The target that is not valid is no pair with the first output, whose cost overflows."""
+    z = torch.zeros(1, 2, 3)
+    z[0, 0] = 3e38
+    loss = sw.assignment_cross_entropy(z, torch.zeros(1, 2, 3), target_valid=torch.tensor([1]))
+    assert loss.item() == pytest.approx(3 * math.log(2))
+    assert served
 
 
 def test_derivatives(served: list[Tensor]) -> None:

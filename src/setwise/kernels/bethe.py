@@ -65,7 +65,9 @@ def graph(
     e = e[:, None, None]
     # With as many targets as outputs none is left over: then no message should wait for that.
     full = (rows.sum(-1) == columns.sum(-1))[:, None, None] & (e == 1)
-    spread = _spread(scores.detach(), pairs) + _spread(odds.detach(), columns)
+    # Answers have the size of odds, even if these are all alike.
+    largest = torch.where(columns, odds.detach(), 0.0).abs().amax(1)
+    spread = _spread(scores.detach(), pairs) + _spread(odds.detach(), columns) + largest
     return Graph(
         scores=torch.where(pairs, scores, NEVER),
         odds=torch.where(columns, odds, 0.0).unsqueeze(1),

@@ -111,11 +111,13 @@ def matched(
     A target with an output below zero has none.
     """
     outputs, N = matching.numpy(), elements.keys.shape[1]
-    slopes = (outputs >= 0).astype(elements.keys.dtype)
+    found = outputs >= 0
+    slopes = found.astype(elements.keys.dtype)
     if weight is not None:
         slopes *= weight.detach().numpy()
     outputs = np.maximum(outputs, 0)
     costs = elements.costs(outputs=_numbers(outputs, N)).reshape(outputs.shape)
+    costs[~found] = 0  # which may be infinite, of a pair that is none
     losses = torch.from_numpy((costs * slopes).sum(axis=-1)).to(dtype)
     if not gradient:
         return losses, None

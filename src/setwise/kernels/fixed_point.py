@@ -30,6 +30,12 @@ def looks(dtype: torch.dtype) -> range:
     return range((300 if dtype == torch.float64 else 100) // ROUNDS_BETWEEN_LOOKS)
 
 
+def has_settled(value: Tensor, before: Tensor, odds: Tensor, dtype: torch.dtype) -> Tensor:
+    """Which sets [B] have, by their values now and at the last look; ``odds`` as of `settle`."""
+    quiet = tolerance(dtype)
+    return (odds <= quiet) & ((value - before).abs() <= quiet * (1 + value.abs()))
+
+
 def settle(
     rounds_of: Callable[[Tensor], tuple[Callable[[Tensor], Tensor], Judge]], start: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -52,8 +58,7 @@ def settle(
             current = step(current)
         before = value
         value, odds = judge(current)
-        quiet = tolerance(value.dtype)
-        done = (odds <= quiet) & ((value - before).abs() <= quiet * (1 + value.abs()))
+        done = has_settled(value, before, odds, value.dtype)
         messages[active], settled[active] = current, done
         if done.any():
             active, current, value = active[~done], current[~done], value[~done]

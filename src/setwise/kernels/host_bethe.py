@@ -6,7 +6,8 @@ The messages are those of `setwise.kernels.bethe`, which says what they mean, an
 of `setwise.kernels.host_weights`. What all others of a line add up to is a product of few terms, or
 the total less the own one; only where one term outweighs the rest, of which a difference would
 leave nothing, is the rest summed up anew. Sets in which a pair may count for something that weighs
-less than the floor, or a number becomes too large, are left to logarithms.
+less than the floor, a number becomes too large, or shared outputs have extreme odds, are left to
+logarithms.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ import torch
 from torch import Tensor
 
 from setwise.kernels.bethe import Graph, bethe, graph
-from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, looks, tolerance
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, has_settled, looks
 from setwise.kernels.host_weights import FLOOR, Weights, weigh
 
 # Pairs that each thread works on at once: what they need stays in a core's cache.
 PAIRS_AT_ONCE = 2**15
 # The largest belief in a pair that counts for nothing.
 NOTHING = 1e-20
+# Logarithms of odds of outputs that are shared, which are factors of their answers.
+MOST_ODDS = 50.0
 # Terms of a line up to which the rest is a product with a matrix of ones, but for its diagonal.
 SHORT = 64
-# The most of a total that one term may be, so that a difference is as good as a sum.
+# The most of a total that one term may be, so that its rest is a difference: that has lost half of
+# its digits then, but is next to nothing beside the term.
 MOST = 1 - 1e-8
 # What the rest is at least, for nothing is to be divided by zero.
 TINY = 1e-140
@@ -99,6 +103,8 @@ def _of_some(
     problem, weights = _problem(g, exclusivity, rows, columns)
     answers, look, settled = _settle(problem, dtype)
     good = look.value.isfinite()
+    if exclusivity is not None:
+        good &= g.odds.abs().amax((1, 2)) <= MOST_ODDS
     if weights.raised is not None:
         in_them = (look.beliefs * weights.raised).amax((1, 2))
         # Relative to the best matching nothing else can be wrong; relative to what targets would
@@ -132,7 +138,7 @@ def _problem(
 
 def _settle(p: _Problem, dtype: torch.dtype) -> tuple[Tensor, _Look, Tensor]:
     """The last answers, what they lead to, and which have settled; see `fixed_point.settle`."""
-    answers, quiet = torch.ones_like(p.weights), tolerance(dtype)
+    answers = torch.ones_like(p.weights)
     look = _look(p, answers)
     settled = torch.zeros(len(p.weights), dtype=torch.bool)
     last, last_look = answers.clone(), _Look(*(t.clone() for t in look))
@@ -142,8 +148,7 @@ def _settle(p: _Problem, dtype: torch.dtype) -> tuple[Tensor, _Look, Tensor]:
         for _ in range(ROUNDS_BETWEEN_LOOKS - 1):
             answers = _answer(p, _ask(p, answers)[1])
         look = _look(p, answers)
-        still = (look.value - before).abs() <= quiet * (1 + look.value.abs())
-        done = (look.apart <= quiet) & still
+        done = has_settled(look.value, before, look.apart, dtype)
         last[active], settled[active] = answers, done
         for all_sets, some in zip(last_look, look, strict=True):
             all_sets[active] = some

@@ -17,7 +17,7 @@ from setwise.kernels.host_weights import weigh
 from setwise.kernels.permanent import (
     NEVER,
     STORED,
-    Numbers,
+    Arithmetic,
     all_ways,
     by_output,
     probabilities,
@@ -36,7 +36,7 @@ def _total(parts: list[Tensor]) -> Tensor:
     )
 
 
-PLAIN = Numbers(
+PLAIN = Arithmetic(
     one=1.0,
     times=Tensor.mul_,
     over=torch.div,
@@ -52,7 +52,7 @@ def log_permanent_on_host(
     _, M, N = scores.shape
     # What is impossible has no answer, and is not asked for one.
     rows = rows & (rows.sum(-1) <= columns.sum(-1)).unsqueeze(1)
-    at_once = max(1, min(AT_ONCE // (M * 2 ** (M - 1)), STORED // ((max(M, N) - M + 1) * 2**M)))
+    at_once = max(1, min(AT_ONCE // (M * 2 ** (M - 1)), STORED // (2 * (max(M, N) - M + 1) * 2**M)))
     split = scores.split(at_once), rows.split(at_once), columns.split(at_once)
     parts = [_of_some(s, r, c, record) for s, r, c in zip(*split, strict=True)]
     values, marginals = zip(*parts, strict=True)

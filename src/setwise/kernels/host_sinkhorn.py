@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, looks, tolerance
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, has_settled, looks
 from setwise.kernels.permanent import NEVER
 
 # Pairs that each thread works on at once: what they need stays in a core's cache.
@@ -66,7 +66,7 @@ def transport_on_host(
 def _of_some(
     costs: Tensor, a: Tensor, b: Tensor, t: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    dtype, quiet = costs.dtype, tolerance(costs.dtype)
+    dtype = costs.dtype
     a, b = a.double(), b.double()
     log_a, log_b = (mass.log().clamp_(min=NEVER) for mass in (a, b))
     p = _Problem(costs.double() / t, a, b, log_a, log_b)
@@ -78,8 +78,7 @@ def _of_some(
         before, look = look, _look(p, _some_rounds(p, look))
         after = _answer(p, look.moved)
         change = (after * _asked(p, look.shares, after) - look.moved).abs().sum((1, 2))
-        still = (look.value - before.value).abs() * t <= quiet * (1 + t * look.value.abs())
-        done = (change <= quiet) & still
+        done = has_settled(t * look.value, t * before.value, change, dtype)
         settled[active] = done
         for all_sets, some in zip(last, look, strict=True):
             all_sets[active] = some

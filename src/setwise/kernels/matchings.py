@@ -40,6 +40,8 @@ def _sum_matchings(
     has settled [B]; and the messages by which it did [B, M, N], or [B, 0, 0] if there are none.
     """
     on_host = scores.device.type == "cpu" and scores.numel() > 0
+    # Compilers and transforms let infinities through, with which plain numbers go wrong.
+    on_host = on_host and bool(scores.isfinite().all()) and bool(odds.isfinite().all())
     with no_autocast(scores):
         if method == "bethe":
             kernels = fused("bethe", scores)

@@ -97,7 +97,7 @@ def log_permanent(
     return torch.cat(values), torch.cat(marginals)
 
 
-class Numbers(NamedTuple):
+class Arithmetic(NamedTuple):
     """How weights are written, and so how they are multiplied and added up."""
 
     one: float
@@ -107,7 +107,7 @@ class Numbers(NamedTuple):
     chances: Callable[[Tensor, Tensor], Tensor]  # the total times a share [lines, B], as numbers
 
 
-LOGARITHMS = Numbers(
+LOGARITHMS = Arithmetic(
     one=0.0,
     times=torch.add,
     over=torch.sub,
@@ -150,7 +150,7 @@ def by_output(padded: Tensor) -> tuple[Tensor, ...]:
 
 
 def all_ways(
-    outputs: Sequence[Tensor], numbers: Numbers, left: Sequence[Tensor] | None = None
+    outputs: Sequence[Tensor], numbers: Arithmetic, left: Sequence[Tensor] | None = None
 ) -> list[dict[int, Tensor]]:
     """The weights of all subsets after each output, by size: [subsets, B].
 
@@ -178,7 +178,7 @@ def all_ways(
 def probabilities(
     outputs: Sequence[Tensor],
     ways: list[dict[int, Tensor]],
-    numbers: Numbers,
+    numbers: Arithmetic,
     left: Sequence[Tensor] | None = None,
 ) -> Tensor:
     """Those of pairs [B, M, outputs], by the same from the other end; see `all_ways`."""

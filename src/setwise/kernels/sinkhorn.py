@@ -81,7 +81,8 @@ def _transport(
         kernels = fused("transport", costs)
         if kernels is not None:
             return kernels.transport(costs, a, b, t, r)
-        if r is None and costs.device.type == "cpu" and costs.numel() > 0:
+        on_host = costs.device.type == "cpu" and costs.numel() > 0
+        if on_host and r is None and bool(costs.isfinite().all()):
             return transport_on_host(costs, a, b, t)
         return transport_by_logarithms(costs, a, b, t, r)
 

@@ -66,7 +66,7 @@ def _count(
     ODDS, ROWS, COLUMNS, M, N,
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The numbers of valid targets and outputs, and the spread of odds."""
+    """The numbers of valid targets and outputs; the spread of odds, and the largest of them."""
     rows, columns = tl.zeros([BLOCK_L], tl.int32), tl.zeros([BLOCK_E], tl.int32)
     high = tl.full([BLOCK_E], NEVER, tl.float32)
     low = high
@@ -80,7 +80,9 @@ def _count(
             odds = tl.load(ODDS + j, mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, odds, NEVER))
             low = tl.maximum(low, tl.where(ok, -odds, NEVER))
-    return tl.sum(rows, 0), tl.sum(columns, 0), tl.maximum(tl.max(high, 0) + tl.max(low, 0), 0.0)
+    most, least = tl.max(high, 0), tl.max(low, 0)
+    of_odds = tl.maximum(most + least, 0.0) + tl.maximum(tl.maximum(most, least), 0.0)
+    return tl.sum(rows, 0), tl.sum(columns, 0), of_odds
 
 
 @triton.jit
