@@ -30,8 +30,8 @@ def plain_numbers(record: Record) -> str:
             *markdown(["(B, M, N)", "solver", "random outputs", "confident outputs"], lines),
             "",
             wrapped(
-                f"Values differ by {apart:.0e} of themselves at most, where both have settled. Measured on "
-                f"{header['hardware']}, torch {header['torch']}, commit "
+                f"Values differ by {apart:.0e} of themselves at most, where both have settled. "
+                f"Measured on {header['hardware']}, torch {header['torch']}, commit "
                 f"{str(header['commit'])[:12]}, by `python benchmarks/plain_numbers.py`."
             ),
         ]
