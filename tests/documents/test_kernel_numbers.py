@@ -18,7 +18,6 @@ from pictures import differing_pixels
 from repository import ROOT
 from setwise import environment
 from setwise.bench import limits, show
-from setwise.bench.cells import FAMILIES
 from setwise.report import heatmap
 
 RECORDS = ROOT / "benchmarks" / "records"
@@ -242,24 +241,6 @@ def test_the_pictures_are_current(picture: Path, record: str, draw: Any, tmp_pat
     found = read(record)
     draw(found["header"], found["rows"], tmp_path / "again.png")
     assert differing_pixels(picture, tmp_path / "again.png") < 0.01, "run make docs"
-
-
-@pytest.mark.slow  # of two sentences; the numbers themselves are compared in the first tier
-def test_a_matrix_of_the_earlier_rule_is_called_so() -> None:
-    """Sets settle by the largest change since a4f7657, which is later."""
-    matrix, now = read(kernels.MATRIX), read(kernels.LIKELIHOOD)
-    earlier = matrix["header"]["commit"].startswith("1a4e4f36b")
-    for page, phrase in (
-        (GUIDE, "300 elements by Bethe's method was slower then than it is now"),
-        (PAGE, "Gaussian elements take less than half of their time there"),
-    ):
-        assert (phrase in " ".join(page.read_text().split())) == earlier
-    for family in FAMILIES if earlier else ():
-        cell = {"loss": "likelihood, Bethe", "family": family, "shape": "detr"}
-        eager = cell | {"impl": "setwise", "mode": "eager"}
-        [then] = [row["total_ms"] for row in matrix["rows"] if eager.items() <= row.items()]
-        [new] = [row["median_ms"] for row in now["rows"] if cell.items() <= row.items()]
-        assert new < (then / 2 if family == "Gaussian" else then)
 
 
 def test_messages_and_transport_are_as_the_page_says() -> None:
