@@ -11,6 +11,8 @@ from typing import Any
 
 from setwise.report.matrix import Cell, Compared, Row, compared, shapes_of, summary
 
+# Inches: what stands beside a map, and a column, wide enough for the sizes below it.
+LABELS, COLUMN = 2.0, 1.0
 MOST = 16.0  # ratios beyond, to either side, have the colour of this one
 
 
@@ -42,9 +44,12 @@ def draw(header: Row, rows: Sequence[Row], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     modes = compared(rows)
-    lines = max((len(axes_of(found)[0]) for found in modes.values()), default=1)
+    lines, columns = (
+        max((len(axes_of(found)[side]) for found in modes.values()), default=1) for side in (0, 1)
+    )
+    width = LABELS + COLUMN * max(columns, 4)
     figure, axes = plt.subplots(
-        1, max(1, len(modes)), figsize=(6 * max(1, len(modes)), 1.6 + 0.3 * lines),
+        1, max(1, len(modes)), figsize=(width * max(1, len(modes)), 1.6 + 0.3 * lines),
         layout="constrained", squeeze=False,
     )  # fmt: skip
     figure.suptitle(
