@@ -19,6 +19,10 @@ from setwise.kernels import arrays
 from setwise.kernels.arrays import Array, Numbers
 from setwise.kernels.row_losses import Blocks
 
+# A cost that is an eighth of the largest term of a score can be read off it: three binary digits
+# are lost then.
+READ_OFF = 8.0
+
 
 class Block(ABC):
     """Features of one family: targets ``x`` [B, M, w], outputs ``z`` [B, N, w], and a number."""
@@ -173,6 +177,8 @@ class Elements:
         self.keys = _beside([block.keys for block in self.blocks])
         self.bias = _added([block.bias for block in self.blocks])
         self.base = _added([block.base for block in self.blocks])
+        # Of all pairs [B, M, N], once somebody has asked for them.
+        self.pairs: Array | None = None
         # A reach that is no number is too far.
         self.reach = sum(block.reach for block in self.blocks)
 
@@ -185,6 +191,11 @@ class Elements:
     def largest_term(self) -> float:
         """Of those that may cancel in a cost; what is pulled by may be more than what it costs."""
         return max((-float(t.min()) for t in (self.bias, self.base) if t is not None), default=0.0)
+
+    def are_exact(self, costs: Array) -> bool:
+        """Whether costs that were read off scores have lost nothing that counts."""
+        term = self.largest_term
+        return term == 0 or bool(term <= READ_OFF * costs.min())
 
     def costs(self, outputs: Numbers | None = None, targets: Numbers | None = None) -> Array:
         """See `Block.costs`."""

@@ -28,8 +28,8 @@ FEWEST_TARGETS = 64
 # themselves as large as what they are computed from, differences lose as much.
 MOST_LOST, MOST_LOST_OF_LARGE = 2**-15, 2**-13.5
 # A cost is large if no term of its score is more than so many times as large. It need not be that
-# large to be read off a score, which has then lost three binary digits of it.
-LARGE, READ_OFF = 2.0, 8.0
+# large to be read off a score: see `Elements.are_exact`.
+LARGE = 2.0
 
 
 @np.errstate(all="ignore")
@@ -91,43 +91,8 @@ def computed(
     return loss, ready
 
 
-@np.errstate(all="ignore")
-def all_costs(elements: Elements) -> Tensor:
-    """Those of all pairs [B, M, N]."""
-    found = arrays.matmul(elements.queries, elements.keys.swapaxes(1, 2))
-    if elements.bias is not None:
-        arrays.add_(found, elements.bias[:, None])
-    if elements.base is not None:
-        arrays.add_(found, elements.base[:, :, None])
-    return torch.from_numpy(np.negative(found, out=found))
-
-
-@np.errstate(all="ignore")
-def matched(
-    elements: Elements, matching: Tensor, weight: Tensor | None, dtype: torch.dtype, gradient: bool
-) -> tuple[Tensor, Tensor | None]:
-    """What pairs of a matching [B, M] cost each set [B], and the gradient to the logits.
-
-    A target with an output below zero has none.
-    """
-    outputs, N = matching.numpy(), elements.keys.shape[1]
-    found = outputs >= 0
-    slopes = found.astype(elements.keys.dtype)
-    if weight is not None:
-        slopes *= weight.detach().numpy()
-    outputs = np.maximum(outputs, 0)
-    costs = elements.costs(outputs=_numbers(outputs, N)).reshape(outputs.shape)
-    costs[~found] = 0  # which may be infinite, of a pair that is none
-    losses = torch.from_numpy((costs * slopes).sum(axis=-1)).to(dtype)
-    if not gradient:
-        return losses, None
-    pulled, total = _pulled(elements, outputs, -slopes, None, None)
-    elements.turn_to_gradient(pulled, total)
-    return losses, torch.from_numpy(pulled).to(dtype)
-
-
 # At all outputs: ``sum_i g_ij queries_i`` [B, N, F] and ``sum_i g_ij`` [B, N, 1].
-_Pulls = tuple[Array, Array]
+Pulls = tuple[Array, Array]
 
 
 def _tiles(elements: Elements) -> list[tuple[slice, slice]]:
@@ -150,13 +115,13 @@ def _scores(queries: Array, keys: Array, bias: Array | None) -> Array:
     return scores
 
 
-def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, _Pulls | None]:
+def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls | None]:
     """``-sum_i w_i (t logsumexp_j score_ij / t + base_i)`` [B]."""
     queries, keys, weight = elements.queries, elements.keys, _array(call.weight)
     t, factor = float(call.temperature), -call.factor(len(keys)) if gradient else None
     bias = _barred(elements.bias, call.output_valid, keys)
     tiles = _tiles(elements)
-    pulls: _Pulls | None = None
+    pulls: Pulls | None = None
     if len(tiles) == 1:
         values, pulls = _soft_tile(queries, keys, bias, weight, t, factor)
     else:
@@ -186,7 +151,7 @@ def _soft_tile(
     weight: Array | None,
     temperature: float,
     factor: float | None,
-) -> tuple[Array, _Pulls | None]:
+) -> tuple[Array, Pulls | None]:
     """The logsumexp of each target, and its pulls times a factor and its weight."""
     scores = _scores(queries, keys, bias)
     if temperature != 1.0:
@@ -206,7 +171,7 @@ def _soft_tile(
     return values, (arrays.matmul(powers, queries), arrays.total(powers, axis=2, keepdims=True))
 
 
-def _hard(call: Call, elements: Elements, gradient: bool) -> tuple[Array, _Pulls | None]:
+def _hard(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls | None]:
     """The mean, or the largest, of the costs of nearest elements; of both directions if asked."""
     (B, N, _), M = elements.keys.shape, elements.queries.shape[1]
     outputs, costs, targets, back = _nearest(call, elements)
@@ -229,7 +194,7 @@ def _pulled(
     pull: Array,
     targets: Numbers | None,
     pull_back: Array | None,
-) -> _Pulls:
+) -> Pulls:
     """Of each target [B, M] at its output, and of each output [B, N] by its target."""
     (_, N, F), M = elements.keys.shape, elements.queries.shape[1]
     pulls = _pulls_of_few if M * N * F <= arrays.FEW_PRODUCTS else _pulls_of_many
@@ -242,7 +207,7 @@ def _pulls_of_few(
     pull: Array,
     targets: Numbers | None,
     pull_back: Array | None,
-) -> _Pulls:
+) -> Pulls:
     """Those of `_pulls_of_many`, by a matrix of all pairs: fewer steps than to add up rows."""
     (B, N, _), M, dtype = elements.keys.shape, elements.queries.shape[1], elements.keys.dtype
     matrix = np.zeros((B, M, N), dtype=dtype)
@@ -264,7 +229,7 @@ def _pulls_of_many(
     pull: Array,
     targets: Numbers | None,
     pull_back: Array | None,
-) -> _Pulls:
+) -> Pulls:
     """Of each target [B, M] at its output, and of each output [B, N] by its target."""
     (B, N, F), M, dtype = elements.keys.shape, elements.queries.shape[1], elements.keys.dtype
     queries, numbers, each = elements.queries.reshape(-1, F), _numbers(outputs, N), pull.reshape(-1)
@@ -288,8 +253,7 @@ def _are_exact(call: Call, elements: Elements, costs: Array, back: Array | None)
     masked = call.output_valid is not None or call.target_valid is not None
     if back is not None and masked:
         return False
-    term = elements.largest_term
-    return term == 0 or all(term <= READ_OFF * c.min() for c in (costs, back) if c is not None)
+    return all(elements.are_exact(found) for found in (costs, back) if found is not None)
 
 
 def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Array, Numbers | None, Array | None]:

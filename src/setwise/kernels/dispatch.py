@@ -18,7 +18,15 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from setwise.kernels import clouds, compiled_losses, dense_losses, operators, reference, trees
+from setwise.kernels import (
+    clouds,
+    compiled_losses,
+    dense_losses,
+    dense_matchings,
+    operators,
+    reference,
+    trees,
+)
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.dense_elements import Elements
 from setwise.kernels.matmul_precision import tf32_is_allowed
@@ -260,10 +268,11 @@ def dense_matched(
     elements: Elements,
     matching: Tensor,
     weight: Tensor | None,
+    reduction: str,
     again: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """What pairs of a matching cost each set [B], on the CPU; see `ReadyLoss` for ``again``."""
-    compute = partial(dense_losses.matched, elements, matching, weight, logits.dtype)
+    """What pairs of a matching cost, [B] or reduced, on the CPU; see `ReadyLoss` for ``again``."""
+    compute = partial(dense_matchings.matched, elements, matching, weight, reduction, logits.dtype)
     costs: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
     return costs
 

@@ -46,8 +46,11 @@ def assign(cost: Tensor, row_valid: Tensor | None, column_valid: Tensor | None) 
     given = cost.cpu() if cost.dtype in (torch.float32, torch.float64) else cost.double().cpu()
     least, largest = (bound.item() for bound in given.aminmax())
     finite, size = math.isfinite(least) and math.isfinite(largest), max(-least, largest)
+    whole = finite and row_valid is None and column_valid is None
+    if whole and cost.shape[1] <= cost.shape[2]:  # all rows are matched, and come in their order
+        return torch.from_numpy(_cheapest(given.numpy(), size)[1]).to(cost.device)
     matching = np.full(cost.shape[:2], UNMATCHED, dtype=np.int64)
-    if finite and row_valid is None and column_valid is None:
+    if whole:
         np.put_along_axis(matching, *_cheapest(given.numpy(), size), axis=1)
         return torch.from_numpy(matching).to(cost.device)
     for alike in _problems(given.numpy(), row_valid, column_valid):

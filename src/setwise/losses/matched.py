@@ -12,7 +12,7 @@ from torch import Tensor
 
 from setwise import values
 from setwise.arguments import Sets
-from setwise.kernels import dense_losses, dispatch, matched_losses
+from setwise.kernels import dense_matchings, dispatch, matched_losses
 from setwise.kernels.assignment import UNMATCHED, assign
 from setwise.kernels.compiled_losses import spelled
 from setwise.kernels.compiled_matching import matched_loss
@@ -41,7 +41,7 @@ def matching_costs(
     sets: Sets, presence: Presence | None, elements: Elements | None = None
 ) -> Tensor:
     """The cost of each pair [B, M, N], with its weight and what the output's existence gains."""
-    costs = pairwise_costs(sets) if elements is None else dense_losses.all_costs(elements)
+    costs = pairwise_costs(sets) if elements is None else dense_matchings.all_costs(elements)
     if sets.weight is not None:
         costs = costs * sets.weight.unsqueeze(-1)
     return costs if presence is None else costs - presence.odds().unsqueeze(1)
@@ -49,8 +49,11 @@ def matching_costs(
 
 def cheapest_matching(name: str, sets: Sets, costs: Tensor) -> Tensor:
     """The output of each target [B, M] by costs [B, M, N], or UNMATCHED; ``name`` is at fault."""
-    require_comparable(name, costs, sets.target_valid, sets.output_valid)
-    return assign(costs, sets.target_valid, sets.output_valid)
+    matching = assign(costs, sets.target_valid, sets.output_valid)
+    # Of a problem that has no cheapest, nothing is matched.
+    if not (values.are_readable(matching) and dense_matchings.all_matched(matching)):
+        require_comparable(name, costs, sets.target_valid, sets.output_valid)
+    return matching
 
 
 def search_and_finish(
@@ -102,7 +105,16 @@ def finish_matched(
     blocks = sets.features.kernel
     if blocks is not None and _is_fused(sets, presence):
         return _fused(sets, blocks, "known", matching, presence, reduction)
-    return _general(sets, matching, presence, reduction, elements)
+    if elements is None or presence is not None or not dense_matchings.all_matched(matching):
+        return _general(sets, matching, presence, reduction, elements)
+
+    def again(logits: Tensor) -> Tensor:
+        flat = sets._replace(logits=logits, lead=logits.shape[:1])
+        return _general(flat, matching, None, reduction)
+
+    # No set is impossible, so the batch is reduced at once.
+    given = sets.logits, elements, matching, sets.weight, reduction
+    return _of_lead(sets, dispatch.dense_matched(*given, again), reduction)
 
 
 def _is_fused(sets: Sets, presence: Presence | None) -> bool:
@@ -170,7 +182,8 @@ def _general(
     if elements is None:
         costs = sums(sets.logits)
     else:
-        costs = dispatch.dense_matched(sets.logits, elements, matching, sets.weight, sums)
+        given = sets.logits, elements, matching, sets.weight, "none"
+        costs = dispatch.dense_matched(*given, sums)
     if presence is not None:
         gains = torch.where(found, presence.odds().gather(1, chosen), 0.0)
         costs = costs + presence.all_absent(sets) - gains.sum(dim=-1)
