@@ -25,7 +25,8 @@ Numbers = NDArray[np.int64]
 MANY, MANY_POWERS, MANY_COMPARED = 2**14, 2**11, 2**12
 # Products of a matrix up to which NumPy multiplies it where there are threads.
 FEW_PRODUCTS = 2**16
-# Of so many PyTorch tells the largest, and where it is, sooner than NumPy does.
+# Of so many PyTorch tells the largest, and where it is, sooner than NumPy does; a row of so many
+# columns it normalises at once.
 FEW_ROWS, FEW_COLUMNS = 64, 16
 # Factors from 1/2 to 1 whose product float32 can still hold.
 FACTORS = 64
@@ -81,13 +82,13 @@ def sigmoid(array: Array) -> Array:
 
 def log_softmax(array: Array) -> tuple[Array, Array]:
     """Over the last dimension, and its exponentials."""
-    if array.size < MANY:
-        small: Array = torch.from_numpy(array).log_softmax(dim=-1).numpy()
-        return small, exp_(small.copy())
-    # More steps, but of the dear one, which is the exponential, half as many.
     given = torch.from_numpy(array)
+    if array.shape[-1] >= FEW_COLUMNS or array.size < MANY_POWERS:
+        logs = given.log_softmax(dim=-1)
+        return logs.numpy(), powers.exp(logs).numpy()
+    # PyTorch goes over short rows number by number.
     logs = given - given.amax(dim=-1, keepdim=True)
-    shares = powers.exp_(logs.clone())
+    shares = powers.exp(logs)
     sums = shares.sum(dim=-1, keepdim=True)
     return logs.sub_(sums.log()).numpy(), shares.mul_(sums.reciprocal_()).numpy()
 

@@ -22,6 +22,8 @@ from setwise.kernels.row_losses import Blocks
 # A cost that is an eighth of the largest term of a score can be read off it: three binary digits
 # are lost then.
 READ_OFF = 8.0
+# Terms of points up to this are no larger than float32 has digits for, wherever the origin is.
+NEAR = 64.0
 
 
 class Block(ABC):
@@ -132,15 +134,20 @@ class _ChoiceInBits(Block):
 
 
 class _Squares(Block):
-    """Points: ``H = c |x - z|^2``, multiplied from the middle of the targets."""
+    """Points: ``H = c |x - z|^2``, multiplied from the middle of the targets if they are far."""
 
     def __init__(self, x: Array, z: Array, curvature: float) -> None:
         self.x, self.z, self.curvature = x, z, curvature
-        middle = arrays.total(x, axis=1, keepdims=True) / x.shape[1]
-        self.queries, from_middle = arrays.subtract(x, middle), arrays.subtract(z, middle)
-        self.keys = _times(2 * curvature, from_middle)
-        self.base = arrays.dot(self.queries, self.queries) * -curvature
-        self.bias = arrays.dot(from_middle, self.keys) * -0.5
+        self._multiply(x, z)
+        if not self.reach <= NEAR:
+            middle = arrays.total(x, axis=1, keepdims=True) / x.shape[1]
+            self._multiply(arrays.subtract(x, middle), arrays.subtract(z, middle))
+
+    def _multiply(self, x: Array, z: Array) -> None:
+        """The same points from an origin."""
+        self.queries, self.keys = x, _times(2 * self.curvature, z)
+        self.base = arrays.dot(x, x) * -self.curvature
+        self.bias = arrays.dot(z, self.keys) * -0.5
         self.reach = -float(min(self.base.min(), self.bias.min()))
 
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
@@ -192,10 +199,20 @@ class Elements:
         """Of those that may cancel in a cost; what is pulled by may be more than what it costs."""
         return max((-float(t.min()) for t in (self.bias, self.base) if t is not None), default=0.0)
 
-    def are_exact(self, costs: Array) -> bool:
-        """Whether costs that were read off scores have lost nothing that counts."""
+    def correct_(self, costs: Array, outputs: Numbers | None, targets: Numbers | None) -> None:
+        """Compute those of costs [P] anew that were read off scores and have lost digits there.
+
+        In place; pairs are told as for `costs`.
+        """
         term = self.largest_term
-        return term == 0 or bool(term <= READ_OFF * costs.min())
+        if term == 0:
+            return
+        lost = np.flatnonzero(~(READ_OFF * costs >= term))  # also those that are no number
+        if 2 * len(lost) > len(costs):
+            costs[:] = self.costs(outputs, targets)
+        elif len(lost):
+            pairs = (lost if each is None else each[lost] for each in (outputs, targets))
+            costs[lost] = self.costs(*pairs)
 
     def costs(self, outputs: Numbers | None = None, targets: Numbers | None = None) -> Array:
         """See `Block.costs`."""

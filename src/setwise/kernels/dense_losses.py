@@ -28,7 +28,7 @@ FEWEST_TARGETS = 64
 # themselves as large as what they are computed from, differences lose as much.
 MOST_LOST, MOST_LOST_OF_LARGE = 2**-15, 2**-13.5
 # A cost is large if no term of its score is more than so many times as large. It need not be that
-# large to be read off a score: see `Elements.are_exact`.
+# large to be read off a score: see `Elements.correct_`.
 LARGE = 2.0
 
 
@@ -175,9 +175,11 @@ def _hard(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls 
     """The mean, or the largest, of the costs of nearest elements; of both directions if asked."""
     (B, N, _), M = elements.keys.shape, elements.queries.shape[1]
     outputs, costs, targets, back = _nearest(call, elements)
-    if not _are_exact(call, elements, costs, back):
-        costs = elements.costs(outputs=_numbers(outputs, N)).reshape(B, M)
-        if targets is not None:
+    elements.correct_(costs.reshape(-1), _numbers(outputs, N), None)
+    if targets is not None and back is not None:
+        if call.output_valid is None and call.target_valid is None:
+            elements.correct_(back.reshape(-1), None, _numbers(targets, M))
+        else:  # what was found of elements that are barred is a cost of nothing
             back = elements.costs(targets=_numbers(targets, M)).reshape(B, N)
     losses, slopes, slopes_back = (_mean if call.mode == "mean" else _worst)(call, costs, back)
     if not gradient:
@@ -246,14 +248,6 @@ def _pulls_of_many(
 def _numbers(index: Numbers, size: int) -> Numbers:
     """Of elements of a set, [B, _], among those of all sets."""
     return (index + np.arange(0, len(index) * size, size)[:, None]).reshape(-1)
-
-
-def _are_exact(call: Call, elements: Elements, costs: Array, back: Array | None) -> bool:
-    """Whether costs that are scores have lost nothing, and all of them are costs of something."""
-    masked = call.output_valid is not None or call.target_valid is not None
-    if back is not None and masked:
-        return False
-    return all(elements.are_exact(found) for found in (costs, back) if found is not None)
 
 
 def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Array, Numbers | None, Array | None]:

@@ -72,8 +72,8 @@ def _costs(elements: Elements, outputs: Numbers, numbers: Numbers, found: Array)
     every = found.all()
     if elements.pairs is not None and every:
         costs = elements.pairs.take(outputs + np.arange(0, B * M * N, N).reshape(B, M))
-        if elements.are_exact(costs):
-            return costs
+        elements.correct_(costs.reshape(-1), numbers.reshape(-1), None)
+        return costs
     costs = elements.costs(outputs=np.where(found, numbers, 0).reshape(-1)).reshape(B, M)
     if not every:
         costs[~found] = 0  # which may be infinite, of a pair that is none

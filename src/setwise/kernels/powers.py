@@ -39,6 +39,13 @@ def _are_dear(exponents: Tensor) -> bool:
     return ARE_DEAR and exponents.device.type == "cpu" and exponents.numel() > 0
 
 
+def exp(exponents: Tensor) -> Tensor:
+    """As `exp_`, of numbers that stay."""
+    if not _are_dear(exponents) or not exponents.amin() < LEAST[exponents.dtype]:
+        return exponents.exp()
+    return exp_(exponents.clone())
+
+
 def exp_(exponents: Tensor, least: float | None = None) -> Tensor:
     """In place; where an exponent is below ``least`` a power is 0."""
     if not _are_dear(exponents):
