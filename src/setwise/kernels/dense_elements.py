@@ -22,8 +22,6 @@ from setwise.kernels.row_losses import Blocks
 # A cost that is an eighth of the largest term of a score can be read off it: three binary digits
 # are lost then.
 READ_OFF = 8.0
-# Terms of points up to this are no larger than float32 has digits for, wherever the origin is.
-NEAR = 64.0
 
 
 class Block(ABC):
@@ -37,6 +35,9 @@ class Block(ABC):
     reach: float = 0.0
     #: Whether the gradient depends on ``total``.
     uses_total: ClassVar[bool] = True
+
+    def centre(self) -> None:  # noqa: B027  # most families have no origin
+        """Multiply from an origin in the midst of the targets."""
 
     @abstractmethod
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
@@ -134,17 +135,18 @@ class _ChoiceInBits(Block):
 
 
 class _Squares(Block):
-    """Points: ``H = c |x - z|^2``, multiplied from the middle of the targets if they are far."""
+    """Points: ``H = c |x - z|^2``."""
 
     def __init__(self, x: Array, z: Array, curvature: float) -> None:
         self.x, self.z, self.curvature = x, z, curvature
         self._multiply(x, z)
-        if not self.reach <= NEAR:
-            middle = arrays.total(x, axis=1, keepdims=True) / x.shape[1]
-            self._multiply(arrays.subtract(x, middle), arrays.subtract(z, middle))
+
+    def centre(self) -> None:
+        middle = arrays.total(self.x, axis=1, keepdims=True) / self.x.shape[1]
+        self._multiply(arrays.subtract(self.x, middle), arrays.subtract(self.z, middle))
 
     def _multiply(self, x: Array, z: Array) -> None:
-        """The same points from an origin."""
+        """The same points, seen from an origin."""
         self.queries, self.keys = x, _times(2 * self.curvature, z)
         self.base = arrays.dot(x, x) * -self.curvature
         self.bias = arrays.dot(z, self.keys) * -0.5
@@ -180,14 +182,23 @@ class Elements:
             start += width
             self.slices.append(part)
             self.blocks.append(KINDS[name](target[..., part], logits[..., part], number))
+        # Of all pairs [B, M, N], once somebody has asked for them.
+        self.pairs: Array | None = None
+        self._put_together()
+
+    def _put_together(self) -> None:
         self.queries = _beside([block.queries for block in self.blocks])
         self.keys = _beside([block.keys for block in self.blocks])
         self.bias = _added([block.bias for block in self.blocks])
         self.base = _added([block.base for block in self.blocks])
-        # Of all pairs [B, M, N], once somebody has asked for them.
-        self.pairs: Array | None = None
         # A reach that is no number is too far.
         self.reach = sum(block.reach for block in self.blocks)
+
+    def centre(self) -> None:
+        """See `Block.centre`; before anything is computed of scores."""
+        for block in self.blocks:
+            block.centre()
+        self._put_together()
 
     @property
     def uses_total(self) -> bool:
@@ -205,7 +216,7 @@ class Elements:
         In place; pairs are told as for `costs`.
         """
         term = self.largest_term
-        if term == 0:
+        if term == 0 or READ_OFF * costs.min() >= term:
             return
         lost = np.flatnonzero(~(READ_OFF * costs >= term))  # also those that are no number
         if 2 * len(lost) > len(costs):

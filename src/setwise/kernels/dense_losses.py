@@ -27,6 +27,8 @@ FEWEST_TARGETS = 64
 # gradients are further off than those of differences by over 1e-5 of the largest. Of costs that are
 # themselves as large as what they are computed from, differences lose as much.
 MOST_LOST, MOST_LOST_OF_LARGE = 2**-15, 2**-13.5
+# Where all points are to one side of the origin, all terms are as large as the largest.
+MOST_LOST_UNCENTRED = 2**-17
 # A cost is large if no term of its score is more than so many times as large. It need not be that
 # large to be read off a score: see `Elements.correct_`.
 LARGE = 2.0
@@ -43,17 +45,28 @@ def prepared(
         return elements
     # High temperatures even out weights, but not the differences that gradients are made of.
     cold = min(1.0, float(temperature))
-    # What is lost of the largest terms must not show in weights, nor in a loss.
-    lost = elements.reach * float(np.finfo(z.dtype).eps)
-    if lost <= MOST_LOST * cold:
+    if _are_exact(elements, MOST_LOST_UNCENTRED, cold):
         return elements
-    if lost <= MOST_LOST_OF_LARGE * cold and _are_all_far(elements):
+    elements.centre()
+    if _are_exact(elements, MOST_LOST, cold):
         return elements
     if z.dtype == np.float64:
         return None
     elements = Elements(blocks, x.astype(np.float64), z.astype(np.float64))
-    lost = elements.reach * float(np.finfo(np.float64).eps)
-    return elements if lost <= MOST_LOST * cold else None
+    elements.centre()
+    return elements if _lost(elements) <= MOST_LOST * cold else None
+
+
+def _are_exact(elements: Elements, most_lost: float, cold: float) -> bool:
+    """Whether what is lost of the largest terms shows in no weight and no loss."""
+    lost = _lost(elements)
+    if lost <= most_lost * cold:
+        return True
+    return lost <= MOST_LOST_OF_LARGE * cold and _are_all_far(elements)
+
+
+def _lost(elements: Elements) -> float:
+    return elements.reach * float(np.finfo(elements.keys.dtype).eps)
 
 
 def _are_all_far(elements: Elements) -> bool:
@@ -119,11 +132,12 @@ def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls 
     """``-sum_i w_i (t logsumexp_j score_ij / t + base_i)`` [B]."""
     queries, keys, weight = elements.queries, elements.keys, _array(call.weight)
     t, factor = float(call.temperature), -call.factor(len(keys)) if gradient else None
+    options = t, factor, elements.uses_total
     bias = _barred(elements.bias, call.output_valid, keys)
     tiles = _tiles(elements)
     pulls: Pulls | None = None
     if len(tiles) == 1:
-        values, pulls = _soft_tile(queries, keys, bias, weight, t, factor)
+        values, pulls = _soft_tile(queries, keys, bias, weight, *options)
     else:
         values = np.empty(queries.shape[:2], dtype=keys.dtype)
         if gradient:
@@ -131,7 +145,7 @@ def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls 
         for b, i in tiles:
             tile = queries[b, i], keys[b], None if bias is None else bias[b]
             of_tile = None if weight is None else weight[b, i]
-            values[b, i], found = _soft_tile(*tile, of_tile, t, factor)
+            values[b, i], found = _soft_tile(*tile, of_tile, *options)
             if pulls is not None and found is not None:
                 for all_pulls, pull in zip(pulls, found, strict=True):
                     all_pulls[b] += pull
@@ -151,6 +165,7 @@ def _soft_tile(
     weight: Array | None,
     temperature: float,
     factor: float | None,
+    uses_total: bool,
 ) -> tuple[Array, Pulls | None]:
     """The logsumexp of each target, and its pulls times a factor and its weight."""
     scores = _scores(queries, keys, bias)
@@ -168,7 +183,14 @@ def _soft_tile(
     if weight is not None:
         each = (each * weight[:, None]).astype(powers.dtype, copy=False)
     powers *= each
-    return values, (arrays.matmul(powers, queries), arrays.total(powers, axis=2, keepdims=True))
+    return values, (arrays.matmul(powers, queries), _totals(powers, uses_total))
+
+
+def _totals(pulls: Array, used: bool) -> Array:
+    """Of each output, [B, N, targets] -> [B, N, 1]; zeros where no block uses them."""
+    if used:
+        return arrays.total(pulls, axis=2, keepdims=True)
+    return np.zeros((*pulls.shape[:2], 1), dtype=pulls.dtype)
 
 
 def _hard(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls | None]:
@@ -219,10 +241,7 @@ def _pulls_of_few(
         rows = np.arange(0, B * M * N, M * N)[:, None] + np.arange(N)
         pairs[targets * N + rows] += pull_back
     matrix = matrix.swapaxes(1, 2)
-    pulled = arrays.matmul(matrix, elements.queries)
-    if elements.uses_total:
-        return pulled, arrays.total(matrix, axis=2, keepdims=True)
-    return pulled, np.zeros((B, N, 1), dtype=dtype)
+    return arrays.matmul(matrix, elements.queries), _totals(matrix, elements.uses_total)
 
 
 def _pulls_of_many(
