@@ -35,6 +35,7 @@ pytestmark = [
 ]
 slow = partial(pytest.param, marks=pytest.mark.slow)
 LARGEST = torch.finfo(torch.float32).max
+BFLOAT16 = 2e-2  # of the largest number, where what is multiplied is rounded to that
 
 
 def numbers(*shape: int) -> Tensor:
@@ -323,7 +324,9 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     for row in record["rows"]:
         for setting, ran in row["ran"].items():
             for name, result in ran.items():
-                limit = 3e-3 if (setting, name) == ("medium", "setwise") else 1e-5
+                # Processors that multiply in bfloat16 do so then, if PyTorch is asked.
+                usual = BFLOAT16 if setting == "medium" else 1e-5
+                limit = 3e-3 if (setting, name) == ("medium", "setwise") else usual
                 for errors in result["errors"].values():
                     assert all(0 <= error <= limit for error in errors.values())
     text = kernel_studies.precision(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,12 +34,13 @@ def test_agreement(element: str, loss: str, served: list[str]) -> None:
     assert len(served) == 2
 
 
+@pytest.mark.parametrize("has_mkl", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", FIRST)
-def test_tiles_and_large_arrays(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_and_large_arrays(loss: str, has_mkl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if sets were large: PyTorch computes, of some sets, and of some targets, at a time."""
-    monkeypatch.setattr(arrays, "MANY", 1)
-    monkeypatch.setattr(arrays, "MANY_POWERS", 1)
-    monkeypatch.setattr(arrays, "FEW_PRODUCTS", 0)
+    for size in ("MANY", "MANY_POWERS", "MANY_COMPARED", "FEW_PRODUCTS", "MANY_PRODUCTS"):
+        monkeypatch.setattr(arrays, size, 0)
+    monkeypatch.setattr(arrays, "HAS_MKL", has_mkl)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     for element in ("boxes", "categorical as Bernoulli"):
         judge(ELEMENTS[element], loss, 7, 5, impl="auto", masked=True)
@@ -55,6 +57,19 @@ def test_far_points(loss: str, far: float, served: list[str]) -> None:
     for features in FEATURES.values():
         judge_far(features, PAIRWISE[loss], far, impl="auto", of_targets=False)
     assert served
+
+
+@pytest.mark.parametrize("loss", PAIRWISE)
+def test_products_are_in_full_precision(
+    loss: str, set_precision: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever PyTorch may do: some processors multiply in bfloat16 then."""
+    set_precision("medium")
+    monkeypatch.setattr(arrays, "MANY_PRODUCTS", 0)
+    monkeypatch.setattr(arrays, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for features in FEATURES.values():
+        judge_far(features, PAIRWISE[loss], 0.3, impl="auto", of_targets=False)
 
 
 def test_how_far_apart_points_may_be(served: list[str]) -> None:
@@ -160,3 +175,20 @@ def test_what_is_left_to_the_general_way(served: list[str]) -> None:
 
 def test_second_derivatives_and_batched_gradients() -> None:
     compare_second_derivatives("auto")
+
+
+def test_a_gradient_that_is_ready_is_handed_out_once() -> None:
+    """Whoever has it may write to it, also while the graph is kept for another."""
+    z, x = torch.randn(4, 5, 3, requires_grad=True), torch.rand(4, 5, 3)
+    loss = sw.set_average(z, x)
+    (first,) = torch.autograd.grad(loss, z, retain_graph=True)
+    right = first.clone()
+    first.zero_()
+    (second,) = torch.autograd.grad(loss, z, retain_graph=True)
+    torch.testing.assert_close(second, right, rtol=0, atol=0)
+    second.zero_()
+    (2 * loss).backward()
+    torch.testing.assert_close(z.grad, 2 * right, rtol=0, atol=0)
+    for _ in range(2):
+        sw.set_average(z, x).backward()
+    torch.testing.assert_close(z.grad, 4 * right)

@@ -6,6 +6,7 @@ import gc
 import platform
 import statistics
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +31,9 @@ SHAPES = {
     "cloud1M": (1, 1_000_000, 3),
 }
 SWEEP = {f"sweep-{n}": (1, n, 64) for n in (1024, 2048, 4096, 8192, 16384, 32768, 65536)}
+# A GPU may form products in tf32. Some CPUs would form them in bfloat16, where allowed to, and
+# compute another loss.
+PRECISION = {"cuda": "medium", "cpu": "highest"}
 # A CPU would need hours for the largest shapes.
 CPU_SCORES = 5e8
 # A step of less is timed in so many rounds, and also from a CUDA graph.
@@ -39,11 +43,17 @@ ROUNDS = 7
 
 def measure(device: str, names: list[str], commit: str | None) -> Iterator[dict[str, Any]]:
     """Yield the header, then one row for each shape and contender as it is measured."""
-    # Peers and we alike: products of float32 may be formed in tf32.
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
+    with products_of(device):
         yield from _measure(device, names, commit)
+
+
+@contextmanager
+def products_of(device: str) -> Iterator[None]:
+    """How products of float32 are formed meanwhile, of peers and ours alike: `PRECISION`."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(PRECISION[device])
+    try:
+        yield
     finally:
         torch.set_float32_matmul_precision(before)
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from setwise.bench.cells import LOSSES, Cell
-from setwise.bench.losses import peak_mb
+from setwise.bench.losses import PRECISION, peak_mb, products_of
 from setwise.bench.rivals import COMPILED, COMPILED_GRAPH, EAGER, GRAPH, Rival, rivals
 from setwise.environment import describe
 
@@ -35,7 +35,7 @@ REPLAYS = 10  # of a graph, between two looks at the clock
 
 def header(device: str, commit: str | None) -> dict[str, Any]:
     """What was measured on what."""
-    return describe(torch.device(device), commit) | {"precision": "medium"}
+    return describe(torch.device(device), commit) | {"precision": PRECISION[device]}
 
 
 def key(row: dict[str, Any]) -> Key:
@@ -55,10 +55,7 @@ def measure(
     No cell is begun after a budget of seconds.
     """
     began = time.monotonic()
-    # Of rivals and ours alike: products of float32 may be formed in tf32.
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
+    with products_of(device):
         for cell in chosen:
             trials = [
                 trial
@@ -70,8 +67,6 @@ def measure(
             if budget is not None and time.monotonic() - began > budget:
                 return
             yield _measure_cell(trials)
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _trials(cell: Cell, device: str) -> list[_Trial]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from setwise.kernels import powers
+from setwise.kernels import matmul_precision, powers
 from setwise.kernels.autocast import no_autocast
 
 Array = NDArray[Any]  # of float32 or float64
@@ -23,12 +24,18 @@ Numbers = NDArray[np.int64]
 
 # From so many numbers on, PyTorch is as fast; its exponentials and comparisons are sooner.
 MANY, MANY_POWERS, MANY_COMPARED = 2**14, 2**11, 2**12
-# Products of a matrix up to which NumPy multiplies it where there are threads.
-FEW_PRODUCTS = 2**16
+# Products of a matrix up to which NumPy multiplies it where there are threads; with Intel's MKL,
+# which takes less long for small ones, those of a batch from which PyTorch does, and the sizes of
+# matrices that it multiplies sooner in one thread, too.
+HAS_MKL = torch.backends.mkl.is_available()
+FEW_PRODUCTS, MANY_PRODUCTS = 2**16, 2**18
+FEW_ROWS_MULTIPLIED, LARGE_MATRIX = 8, 64
 # Of so many PyTorch tells the largest, and where it is, sooner than NumPy does; a row of so many
 # columns it normalises at once.
 FEW_ROWS, FEW_COLUMNS = 64, 16
-# Factors from 1/2 to 1 whose product float32 can still hold.
+# Equal numbers for each largest one that NumPy lists no later than PyTorch finds the first.
+MANY_HITS = 2
+# Factors from 1/2 to 1 whose product, and one more, float32 can still hold.
 FACTORS = 64
 
 
@@ -80,17 +87,31 @@ def sigmoid(array: Array) -> Array:
     return torch.from_numpy(array).sigmoid().numpy()
 
 
-def log_softmax(array: Array) -> tuple[Array, Array]:
-    """Over the last dimension, and its exponentials."""
+def log_softmax(array: Array) -> tuple[Array, Array | None]:
+    """Over the last dimension, and its exponentials where those come with it."""
     given = torch.from_numpy(array)
     if array.shape[-1] >= FEW_COLUMNS or array.size < MANY_POWERS:
-        logs = given.log_softmax(dim=-1)
-        return logs.numpy(), powers.exp(logs).numpy()
+        return given.log_softmax(dim=-1).numpy(), None
     # PyTorch goes over short rows number by number.
     logs = given - given.amax(dim=-1, keepdim=True)
     shares = powers.exp(logs)
     sums = shares.sum(dim=-1, keepdim=True)
     return logs.sub_(sums.log()).numpy(), shares.mul_(sums.reciprocal_()).numpy()
+
+
+def exp(array: Array) -> Array:
+    return powers.exp(torch.from_numpy(array)).numpy()
+
+
+def through_log_softmax(gradient: Array, logs: Array, shares: Array | None) -> Array:
+    """What pulls at the results of `log_softmax`, turned to what it was given; in place or not."""
+    given = torch.from_numpy(logs)
+    if shares is None and not powers.any_lost(given):
+        back = torch.from_numpy(gradient)
+        return torch._log_softmax_backward_data(back, given, -1, given.dtype).numpy()
+    shares = exp(logs) if shares is None else shares
+    subtract_product(gradient, shares, total(gradient, keepdims=True))
+    return gradient
 
 
 def largest(array: Array, axis: int) -> Array:
@@ -101,9 +122,24 @@ def largest(array: Array, axis: int) -> Array:
 
 
 def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
-    if array.size < MANY:
-        return np.asarray(array.sum(axis=axis, keepdims=keepdims))
-    return torch.from_numpy(array).sum(dim=axis, keepdim=keepdims).numpy()
+    """Over the last of the dimensions, or the second of three, as a product with ones.
+
+    A library for matrices adds up several times faster than what reduces an array by short rows.
+    """
+    sums: Array
+    if axis == 1:
+        sums = np.matmul(_ones(array.shape[1], array.dtype), array)
+    elif array.flags.c_contiguous:
+        rows = array.reshape(-1, array.shape[-1])
+        sums = rows.dot(_ones(array.shape[-1], array.dtype)).reshape(array.shape[:-1])
+    else:
+        sums = np.matmul(array, _ones(array.shape[-1], array.dtype))
+    return np.expand_dims(sums, axis) if keepdims else sums
+
+
+@lru_cache(maxsize=64)
+def _ones(size: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones(size, dtype=dtype)
 
 
 def dot(left: Array, right: Array) -> Array:
@@ -117,22 +153,29 @@ def positive_part(array: Array) -> Array:
     return torch.from_numpy(array).clamp(min=0).numpy()
 
 
+def likelier(probabilities: Array) -> Array:
+    """Of each and of its opposite."""
+    if probabilities.size < MANY:
+        return np.maximum(1 - probabilities, probabilities)
+    given = torch.from_numpy(probabilities)
+    found = 1 - given
+    return torch.maximum(found, given, out=found).numpy()
+
+
 def log_product(array: Array) -> Array:
     """The sum over the last dimension of logarithms of numbers from 1/2 to 1.
 
     A logarithm costs as much as many products, of which float32 can hold `FACTORS`.
     """
-    if array.shape[-1] <= FACTORS:
+    width = array.shape[-1]
+    if width <= FACTORS:
         return np.log(_product(array))
-    factors = 1
-    while factors <= FACTORS // 4:
-        half = array.shape[-1] // 2
-        products = empty((*array.shape[:-1], half), array.dtype)
-        np.multiply(array[..., :half], array[..., half : 2 * half], out=products)
-        if array.shape[-1] % 2:
-            products[..., 0] *= array[..., -1]
-        array, factors = products, 2 * factors
-    return total(np.log(array))
+    factors, parts = torch.from_numpy(array), math.ceil(width / FACTORS)
+    whole = width - width % parts
+    logs = factors[..., :whole].unflatten(-1, (parts, whole // parts)).prod(dim=-1)
+    if whole < width:
+        logs[..., : width - whole] *= factors[..., whole:]
+    return logs.log_().sum(dim=-1).numpy()
 
 
 def _product(array: Array) -> Array:
@@ -152,16 +195,28 @@ def subtract_product(array: Array, left: Array, right: Array) -> None:
 
 
 def matmul(left: Array, right: Array) -> Array:
-    """Of batches of matrices."""
-    few = left.shape[1] * left.shape[2] * right.shape[2] <= FEW_PRODUCTS
-    if few or torch.get_num_threads() == 1:
+    """Of batches of matrices: in full precision, however PyTorch may form its products."""
+    if not _is_for_torch(left, right) or matmul_precision.rounds_on_cpu():
         shape = *left.shape[:2], right.shape[2]
         found: Array = np.matmul(left, right, out=empty(shape, left.dtype))
         return found
     one, other = torch.from_numpy(left), torch.from_numpy(right)
+    if not HAS_MKL:  # what is transposed takes others longer than a copy of it
+        other = other.contiguous()
     with no_autocast(one):
-        # A copy takes a fraction of what PyTorch takes longer for what is transposed.
-        return torch.bmm(one, other.contiguous()).numpy()
+        return torch.bmm(one, other).numpy()
+
+
+def _is_for_torch(left: Array, right: Array) -> bool:
+    B, rows, inner, columns = *left.shape, right.shape[2]
+    several = torch.get_num_threads() > 1
+    if not HAS_MKL:
+        return several and rows * inner * columns > FEW_PRODUCTS
+    if B * rows * inner * columns < MANY_PRODUCTS:
+        return False
+    # In one thread, what NumPy has to copy first, and what is large whichever way one looks at it.
+    transposed = rows >= FEW_ROWS_MULTIPLIED and not right.flags.c_contiguous
+    return several or transposed or min(rows, inner, columns) >= LARGE_MATRIX
 
 
 def best_columns(scores: Array) -> tuple[Numbers, Array]:
@@ -177,22 +232,36 @@ def best_columns(scores: Array) -> tuple[Numbers, Array]:
 def best_rows(scores: Array) -> tuple[Numbers, Array]:
     """Of each column of [S, T, N] the first row with its largest number, and that: [S, N]."""
     S, T, N = scores.shape
-    if T <= FEW_ROWS and scores.size >= MANY_COMPARED:
-        largest, where = torch.from_numpy(scores).max(dim=1)
-        return where.numpy(), largest.numpy()
+    if scores.size < MANY_COMPARED:
+        return _first_rows(scores)
+    if T <= FEW_ROWS or (scores.size >= MANY and torch.get_num_threads() > 1):
+        return _first_rows_by_torch(scores)
     # NumPy finds the largest at once, but transposes everything to tell where they are.
-    tops = None if scores.size < MANY else scores.max(axis=1)
-    if tops is None or np.isnan(tops).any():  # where terms overflow, none equals the largest
-        first: Numbers = scores.argmax(axis=1)
-        columns = np.arange(0, S * T * N, T * N)[:, None] + np.arange(N)
-        return first, scores.take(first * N + columns)
-    rows, columns = np.divmod(np.flatnonzero(scores == tops[:, None]), N)
+    tops = scores.max(axis=1)
+    if np.isnan(tops).any():  # where terms overflow, none equals the largest
+        return _first_rows(scores)
+    hits = scores == tops[:, None]
+    if np.count_nonzero(hits) > MANY_HITS * tops.size:
+        return _first_rows_by_torch(scores)
+    rows, columns = np.divmod(np.flatnonzero(hits), N)
     sets, rows = np.divmod(rows, T)
     first = np.empty((S, N), dtype=np.int64)
     # The first is written last; of copies, for NumPy may turn round what is stored backwards.
     sets, columns, rows = (index[::-1].copy() for index in (sets, columns, rows))
     first[sets, columns] = rows
     return first, tops
+
+
+def _first_rows(scores: Array) -> tuple[Numbers, Array]:
+    S, T, N = scores.shape
+    first: Numbers = scores.argmax(axis=1)
+    columns = np.arange(0, S * T * N, T * N)[:, None] + np.arange(N)
+    return first, scores.take(first * N + columns)
+
+
+def _first_rows_by_torch(scores: Array) -> tuple[Numbers, Array]:
+    largest, where = torch.from_numpy(scores).max(dim=1)
+    return where.numpy(), largest.numpy()
 
 
 def add_rows(sums: Array, numbers: Numbers, rows: Array) -> None:

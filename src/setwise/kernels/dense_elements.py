@@ -27,6 +27,7 @@ READ_OFF = 8.0
 class Block(ABC):
     """Features of one family: targets ``x`` [B, M, w], outputs ``z`` [B, N, w], and a number."""
 
+    x: Array
     queries: Array  # [B, M, w]
     keys: Array  # [B, N, w]
     bias: Array | None = None  # [B, N]; None if it is zero
@@ -44,8 +45,8 @@ class Block(ABC):
         """The costs [P] of pairs, told by their numbers among all B * N and B * M; None for all."""
 
     @abstractmethod
-    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
-        """Make ``pulled`` [B, N, w] the gradient to the outputs; ``total`` is [B, N, 1]."""
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        """That to the outputs, of ``pulled`` [B, N, w], in its place or not, and [B, N, 1]."""
 
 
 class _Bits(Block):
@@ -55,10 +56,7 @@ class _Bits(Block):
         self.x, self.z, self.weight = x, z, weight
         self.probabilities = arrays.sigmoid(z)
         # softplus(z) = max(z, 0) - log(max(p, 1 - p))
-        likelier = arrays.empty(z.shape, z.dtype)
-        np.subtract(1, self.probabilities, out=likelier)
-        np.maximum(likelier, self.probabilities, out=likelier)
-        self.unsure = -arrays.log_product(likelier)
+        self.unsure = -arrays.log_product(arrays.likelier(self.probabilities))
         self.queries, self.keys = x, _times(weight, z)
         self.bias = _times(-weight, arrays.total(arrays.positive_part(z)) + self.unsure)
 
@@ -67,9 +65,9 @@ class _Bits(Block):
         wrong = arrays.total(arrays.positive_part(z) - x * z)
         return _times(self.weight, wrong + (unsure if outputs is None else unsure[outputs]))
 
-    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
+    def gradient(self, pulled: Array, total: Array) -> Array:
         arrays.subtract_product(pulled, self.probabilities, total)
-        _scale(self.weight, pulled)
+        return _scaled(self.weight, pulled)
 
 
 class _Choice(Block):
@@ -79,7 +77,7 @@ class _Choice(Block):
 
     def __init__(self, x: Array, z: Array, weight: float) -> None:
         self.x, self.weight = x, weight
-        self.logs, self.probabilities = arrays.log_softmax(np.ascontiguousarray(z))
+        self.logs, self.shares = arrays.log_softmax(np.ascontiguousarray(z))
         self.queries, self.keys = x, _times(weight, self.logs)
 
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
@@ -87,10 +85,8 @@ class _Choice(Block):
             -self.weight, arrays.total(_rows(self.x, targets) * _rows(self.logs, outputs))
         )
 
-    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
-        of_all = arrays.total(pulled, keepdims=True)
-        arrays.subtract_product(pulled, self.probabilities, of_all)
-        _scale(self.weight, pulled)
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        return _scaled(self.weight, arrays.through_log_softmax(pulled, self.logs, self.shares))
 
 
 class _ChoiceInBits(Block):
@@ -99,7 +95,8 @@ class _ChoiceInBits(Block):
     def __init__(self, x: Array, z: Array, weight: float) -> None:
         self.x, self.weight = x, weight
         self.top = z.argmax(axis=-1, keepdims=True)
-        self.logs, self.probabilities = arrays.log_softmax(np.ascontiguousarray(z))
+        self.logs, shares = arrays.log_softmax(np.ascontiguousarray(z))
+        self.probabilities = arrays.exp(self.logs) if shares is None else shares
         # Of the likeliest class, 1 - p is the sum of the others; those have p <= 1/2. They are
         # summed relative to the largest: they may all be too small for an exponential.
         others = self.logs.copy()
@@ -120,7 +117,7 @@ class _ChoiceInBits(Block):
         )
         return _times(-self.weight, arrays.total(x * logs + (1 - x) * not_logs))
 
-    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
+    def gradient(self, pulled: Array, total: Array) -> Array:
         p, rising = self.probabilities, pulled
         # Divided by 1 - p, which may be 0 of the likeliest class: its share goes to the others.
         rising -= p * total
@@ -131,7 +128,7 @@ class _ChoiceInBits(Block):
         np.put_along_axis(shares, self.top, -1, axis=-1)
         rising -= p * arrays.total(rising, keepdims=True)
         rising -= shares * of_top
-        _scale(self.weight, rising)
+        return _scaled(self.weight, rising)
 
 
 class _Squares(Block):
@@ -157,9 +154,10 @@ class _Squares(Block):
         apart *= apart
         return arrays.total(apart) * self.curvature
 
-    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
-        _scale(2 * self.curvature, pulled)
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        pulled = _scaled(2 * self.curvature, pulled)
         arrays.subtract_product(pulled, self.keys, total)
+        return pulled
 
 
 KINDS: dict[str, type[_Bits] | type[_Choice] | type[_ChoiceInBits] | type[_Squares]] = {
@@ -174,6 +172,7 @@ class Elements:
     """All blocks of an element side by side, with the arguments of `Block`."""
 
     def __init__(self, blocks: Blocks, target: Array, logits: Array) -> None:
+        self.x = target
         self.blocks: list[Block] = []
         self.slices: list[slice] = []
         start = 0
@@ -182,12 +181,17 @@ class Elements:
             start += width
             self.slices.append(part)
             self.blocks.append(KINDS[name](target[..., part], logits[..., part], number))
-        # Of all pairs [B, M, N], once somebody has asked for them.
+        # What all pairs cost, [B, M, N], once somebody has asked for it.
         self.pairs: Array | None = None
         self._put_together()
 
     def _put_together(self) -> None:
-        self.queries = _beside([block.queries for block in self.blocks])
+        # Of all pairs, without the base: [B, N, M] for soft losses and [B, M, N] for others, where
+        # it had to be seen how large they are. They are good for one use.
+        self.scores: Array | None = None
+        # Those of most families are the targets as they stand.
+        as_given = all(block.queries is block.x for block in self.blocks)
+        self.queries = self.x if as_given else _beside([block.queries for block in self.blocks])
         self.keys = _beside([block.keys for block in self.blocks])
         self.bias = _added([block.bias for block in self.blocks])
         self.base = _added([block.base for block in self.blocks])
@@ -231,10 +235,16 @@ class Elements:
         assert costs is not None
         return costs
 
-    def turn_to_gradient(self, pulled: Array, total: Array) -> None:
-        """See `Block.turn_to_gradient`."""
+    def gradient(self, pulled: Array, total: Array) -> Array:
+        """See `Block.gradient`."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].gradient(pulled, total)
         for block, part in zip(self.blocks, self.slices, strict=True):
-            block.turn_to_gradient(pulled[..., part], total)
+            of_block = pulled[..., part]
+            found = block.gradient(of_block, total)
+            if found is not of_block:
+                of_block[...] = found
+        return pulled
 
 
 def _rows(elements: Array, which: Numbers | None) -> Array:
@@ -249,9 +259,11 @@ def _times(weight: float, array: Array) -> Array:
     return np.multiply(array, weight, out=arrays.empty(array.shape, array.dtype))
 
 
-def _scale(weight: float, array: Array) -> None:
+def _scaled(weight: float, array: Array) -> Array:
+    """In place."""
     if weight != 1.0:
         array *= weight
+    return array
 
 
 def _beside(parts: list[Array]) -> Array:

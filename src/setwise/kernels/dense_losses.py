@@ -17,7 +17,7 @@ from torch import Tensor
 from setwise.kernels import arrays
 from setwise.kernels.arrays import Array, Numbers
 from setwise.kernels.dense_elements import Elements
-from setwise.kernels.row_losses import Blocks, Call
+from setwise.kernels.row_losses import Blocks, Call, Mode
 
 # Numbers of a tile: 2^18 floats stay in a core's cache.
 TILE_SCORES = 2**18
@@ -36,7 +36,7 @@ LARGE = 2.0
 
 @np.errstate(all="ignore")
 def prepared(
-    blocks: Blocks, target: Tensor, logits: Tensor, temperature: float | Tensor
+    blocks: Blocks, mode: Mode, target: Tensor, logits: Tensor, temperature: float | Tensor
 ) -> Elements | None:
     """What `computed` takes, in float64 where points are far apart; None if they are too far."""
     x, z = target.numpy(force=True), logits.numpy(force=True)
@@ -45,10 +45,10 @@ def prepared(
         return elements
     # High temperatures even out weights, but not the differences that gradients are made of.
     cold = min(1.0, float(temperature))
-    if _are_exact(elements, MOST_LOST_UNCENTRED, cold):
+    if _are_exact(elements, mode, MOST_LOST_UNCENTRED, cold):
         return elements
     elements.centre()
-    if _are_exact(elements, MOST_LOST, cold):
+    if _are_exact(elements, mode, MOST_LOST, cold):
         return elements
     if z.dtype == np.float64:
         return None
@@ -57,26 +57,28 @@ def prepared(
     return elements if _lost(elements) <= MOST_LOST * cold else None
 
 
-def _are_exact(elements: Elements, most_lost: float, cold: float) -> bool:
+def _are_exact(elements: Elements, mode: Mode, most_lost: float, cold: float) -> bool:
     """Whether what is lost of the largest terms shows in no weight and no loss."""
     lost = _lost(elements)
     if lost <= most_lost * cold:
         return True
-    return lost <= MOST_LOST_OF_LARGE * cold and _are_all_far(elements)
+    return lost <= MOST_LOST_OF_LARGE * cold and _are_all_far(elements, mode)
 
 
 def _lost(elements: Elements) -> float:
     return elements.reach * float(np.finfo(elements.keys.dtype).eps)
 
 
-def _are_all_far(elements: Elements) -> bool:
+def _are_all_far(elements: Elements, mode: Mode) -> bool:
     """Whether no cost, not of a single pair, is small beside what it is computed from."""
     if len(_tiles(elements)) > 1:
         return False  # to look at all of them would take long
-    scores = _scores(elements.queries, elements.keys, elements.bias)
+    of_tile = elements.queries, elements.keys, elements.bias
+    elements.scores = _scores(*of_tile) if mode == "soft" else scores_of_targets(*of_tile)
+    largest = elements.scores.max(axis=1 if mode == "soft" else 2)
     if elements.base is not None:
-        scores += elements.base[:, None]
-    return elements.reach <= -LARGE * float(scores.max())
+        largest = largest + elements.base
+    return elements.reach <= -LARGE * float(largest.max())
 
 
 def scores(elements: Elements, targets: slice, temperature: float) -> Tensor:
@@ -97,8 +99,7 @@ def computed(
     loss = torch.from_numpy(per_set)
     ready = None
     if pulls is not None:
-        elements.turn_to_gradient(*pulls)
-        ready = torch.from_numpy(pulls[0])
+        ready = torch.from_numpy(elements.gradient(*pulls))
     if loss.dtype != dtype:
         return loss.to(dtype), None if ready is None else ready.to(dtype)
     return loss, ready
@@ -128,6 +129,14 @@ def _scores(queries: Array, keys: Array, bias: Array | None) -> Array:
     return scores
 
 
+def scores_of_targets(queries: Array, keys: Array, bias: Array | None) -> Array:
+    """Those of `_scores`, [sets, targets, N]: the nearest output is then found in a row."""
+    scores = arrays.matmul(queries, keys.swapaxes(1, 2))
+    if bias is not None:
+        arrays.add_(scores, bias[:, None])
+    return scores
+
+
 def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls | None]:
     """``-sum_i w_i (t logsumexp_j score_ij / t + base_i)`` [B]."""
     queries, keys, weight = elements.queries, elements.keys, _array(call.weight)
@@ -137,15 +146,18 @@ def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls 
     tiles = _tiles(elements)
     pulls: Pulls | None = None
     if len(tiles) == 1:
-        values, pulls = _soft_tile(queries, keys, bias, weight, *options)
+        scores = elements.scores if call.output_valid is None else None
+        if scores is None:
+            scores = _scores(queries, keys, bias)
+        values, pulls = _soft_tile(scores, queries, weight, *options)
     else:
         values = np.empty(queries.shape[:2], dtype=keys.dtype)
         if gradient:
             pulls = np.zeros_like(keys), np.zeros((*keys.shape[:2], 1), dtype=keys.dtype)
         for b, i in tiles:
-            tile = queries[b, i], keys[b], None if bias is None else bias[b]
+            scores = _scores(queries[b, i], keys[b], None if bias is None else bias[b])
             of_tile = None if weight is None else weight[b, i]
-            values[b, i], found = _soft_tile(*tile, of_tile, *options)
+            values[b, i], found = _soft_tile(scores, queries[b, i], of_tile, *options)
             if pulls is not None and found is not None:
                 for all_pulls, pull in zip(pulls, found, strict=True):
                     all_pulls[b] += pull
@@ -159,16 +171,17 @@ def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls 
 
 
 def _soft_tile(
+    scores: Array,
     queries: Array,
-    keys: Array,
-    bias: Array | None,
     weight: Array | None,
     temperature: float,
     factor: float | None,
     uses_total: bool,
 ) -> tuple[Array, Pulls | None]:
-    """The logsumexp of each target, and its pulls times a factor and its weight."""
-    scores = _scores(queries, keys, bias)
+    """The logsumexp of each target, and its pulls times a factor and its weight.
+
+    The scores are used up.
+    """
     if temperature != 1.0:
         scores *= 1 / temperature
     # Relative to the largest: softmax weights then add up to 1 however large scores are.
@@ -189,7 +202,7 @@ def _soft_tile(
 def _totals(pulls: Array, used: bool) -> Array:
     """Of each output, [B, N, targets] -> [B, N, 1]; zeros where no block uses them."""
     if used:
-        return arrays.total(pulls, axis=2, keepdims=True)
+        return arrays.total(pulls, keepdims=True)
     return np.zeros((*pulls.shape[:2], 1), dtype=pulls.dtype)
 
 
@@ -280,9 +293,10 @@ def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Array, Numbers | 
     if call.both:
         targets, back = np.empty((B, N), dtype=np.int64), np.empty((B, N), dtype=keys.dtype)
     for b, i in _tiles(elements):
-        scores = arrays.matmul(queries[b, i], keys[b].swapaxes(1, 2))
-        if bias is not None:
-            arrays.add_(scores, bias[b, None])
+        scores = elements.scores if call.output_valid is None else None
+        if scores is None:
+            of_tile = None if bias is None else bias[b]
+            scores = scores_of_targets(queries[b, i], keys[b], of_tile)
         outputs[b, i], largest = arrays.best_columns(scores)
         np.negative(largest, out=costs[b, i])
         if targets is None or back is None:

@@ -15,15 +15,15 @@ from torch import Tensor
 from setwise.kernels import arrays
 from setwise.kernels.arrays import Array, Numbers
 from setwise.kernels.dense_elements import Elements
-from setwise.kernels.dense_losses import Pulls
+from setwise.kernels.dense_losses import Pulls, scores_of_targets
 
 
 @np.errstate(all="ignore")
 def all_costs(elements: Elements) -> Tensor:
     """Those of all pairs [B, M, N]."""
-    found = arrays.matmul(elements.queries, elements.keys.swapaxes(1, 2))
-    if elements.bias is not None:
-        arrays.add_(found, elements.bias[:, None])
+    found = elements.scores
+    if found is None:
+        found = scores_of_targets(elements.queries, elements.keys, elements.bias)
     if elements.base is not None:
         arrays.add_(found, elements.base[:, :, None])
     elements.pairs = np.negative(found, out=found)
@@ -62,8 +62,7 @@ def matched(
     if not gradient:
         return losses.to(dtype), None
     pulled, total = _pulls(elements, numbers[found], np.flatnonzero(found), slopes[found])
-    elements.turn_to_gradient(pulled, total)
-    return losses.to(dtype), torch.from_numpy(pulled).to(dtype)
+    return losses.to(dtype), torch.from_numpy(elements.gradient(pulled, total)).to(dtype)
 
 
 def _costs(elements: Elements, outputs: Numbers, numbers: Numbers, found: Array) -> Array:

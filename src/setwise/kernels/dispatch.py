@@ -179,19 +179,28 @@ def dense_elements(
 
     Not for points that trees help with, nor where coordinates have to be compared.
     """
-    if impl != "auto" or logits.device.type != "cpu" or len(logits) == 0:
-        return None
-    if not is_plain(target, logits, temperature, *others):
+    if impl != "auto" or not _suits_steps(target, logits, temperature, *others):
         return None
     searched = all(name == "square" for name, _, _ in blocks)
     searched = searched and trees.suit_sizes(target.shape[1], *logits.shape[1:])
     if searched and mode != "soft":
         return None
-    elements = dense_losses.prepared(blocks, target, logits, temperature)
+    elements = dense_losses.prepared(blocks, mode, target, logits, temperature)
     if elements is not None and searched and skip_negligible:
         some = dense_losses.scores(elements, trees.sample(target.shape[1]), float(temperature))
         return None if trees.few_matter(some.to(logits.dtype)) else elements
     return elements
+
+
+def dense_pairs(blocks: Blocks, target: Tensor, logits: Tensor, *others: object) -> Elements | None:
+    """What `dense_matched` takes, as of `dense_elements`: a matching needs every cost."""
+    if not _suits_steps(target, logits, *others):
+        return None
+    return dense_losses.prepared(blocks, "mean", target, logits, 1.0)
+
+
+def _suits_steps(target: Tensor, logits: Tensor, *others: object) -> bool:
+    return logits.device.type == "cpu" and len(logits) > 0 and is_plain(target, logits, *others)
 
 
 def is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:

@@ -37,3 +37,12 @@ def dot_precision(dtype: torch.dtype) -> str:
     The latter also stands for types of 16 bits, for which there is no choice.
     """
     return "tf32" if dtype != torch.float32 or tf32_is_allowed() else "float32"
+
+
+def rounds_on_cpu() -> bool:
+    """Whether PyTorch may round what it multiplies on a CPU: to bfloat16, where there are units."""
+    newer = getattr(torch.backends.mkldnn, "matmul", None)  # from PyTorch 2.9 on
+    if newer is None:
+        return torch.get_float32_matmul_precision() != "highest"
+    precision: str = newer.fp32_precision
+    return precision not in ("none", "ieee")

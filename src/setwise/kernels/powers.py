@@ -39,11 +39,14 @@ def _are_dear(exponents: Tensor) -> bool:
     return ARE_DEAR and exponents.device.type == "cpu" and exponents.numel() > 0
 
 
+def any_lost(exponents: Tensor) -> bool:
+    """Whether a power would be dear."""
+    return _are_dear(exponents) and bool(exponents.amin() < LEAST[exponents.dtype])
+
+
 def exp(exponents: Tensor) -> Tensor:
     """As `exp_`, of numbers that stay."""
-    if not _are_dear(exponents) or not exponents.amin() < LEAST[exponents.dtype]:
-        return exponents.exp()
-    return exp_(exponents.clone())
+    return exp_(exponents.clone()) if any_lost(exponents) else exponents.exp()
 
 
 def exp_(exponents: Tensor, least: float | None = None) -> Tensor:

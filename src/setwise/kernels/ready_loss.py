@@ -49,10 +49,23 @@ class ReadyLoss(torch.autograd.Function):
                 value = ctx.again(*leaves)
                 found = list(torch.autograd.grad(value, wanted, grad, create_graph=twice))
             return None, None, None, *[found.pop(0) if need else None for need in needs]
+        if _is_one(grad) and not _keeps_graph():
+            return None, None, None, *ready  # nobody asks for them again
         each = [
             ready[k] * _beside(grad, ready[k]) if need else None for k, need in enumerate(needs)
         ]
         return None, None, None, *each
+
+
+def _is_one(grad: Tensor) -> bool:
+    """Whether that is known without waiting for a device."""
+    return grad.dim() == 0 and grad.device.type == "cpu" and grad.item() == 1.0
+
+
+# Not every release tells whether a graph is walked once more.
+_keeps_graph: Callable[[], bool] = getattr(
+    torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True
+)
 
 
 def _beside(grad: Tensor, ready: Tensor) -> Tensor:

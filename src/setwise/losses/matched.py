@@ -32,9 +32,7 @@ def on_host(sets: Sets) -> Elements | None:
     blocks = sets.features.kernel
     if blocks is None:
         return None
-    return dispatch.dense_elements(
-        "auto", blocks, "soft", False, sets.target, sets.logits, 1.0, sets.weight
-    )
+    return dispatch.dense_pairs(blocks, sets.target, sets.logits, sets.weight)
 
 
 def matching_costs(
