@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from matchings import log_sum, random_problem, restricted
-from setwise.kernels import permanent
+from setwise.kernels import counting, permanent
 from setwise.kernels.counting import log_count_probability
 from setwise.kernels.matchings import (
     log_sum_of_matchings,
@@ -227,6 +227,11 @@ def test_operator_keeps_its_promises(method: Any) -> None:
 
 
 class TestCounts:
+    @pytest.fixture(autouse=True, params=["coins", "frequencies"])
+    def way(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        if request.param == "frequencies":
+            monkeypatch.setattr(counting, "is_eager", lambda: False)
+
     def test_against_every_outcome(self) -> None:
         """Of five coins, two of which are not there for some sets."""
         generator = torch.Generator().manual_seed(0)

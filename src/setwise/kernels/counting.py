@@ -8,8 +8,9 @@ the number asked for is the expected one, and so about the likeliest. For every 
 
     P(count) = P_tilted(count) prod_j (1 - p_j) / (1 - q_j) exp(-tilt count)
 
-The tilt cancels, so it has no gradient, and need not be found exactly. The rest is the inverse of
-the characteristic function, all things and frequencies at once (Hong, "On computing the
+The tilt cancels, so it has no gradient, and need not be found exactly. On a CPU coins are then
+taken one after the other (`host_counting`). Elsewhere, and for other derivatives, the rest is the
+inverse of the characteristic function, all things and frequencies at once (Hong, "On computing the
 distribution function for the Poisson binomial distribution", 2013).
 """
 
@@ -24,8 +25,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from setwise.kernels.dispatch import fused
+from setwise.kernels.host_counting import counted
+from setwise.kernels.ready_loss import ReadyLoss
 from setwise.kernels.reference import SOFTPLUS_IS_IDENTITY
-from setwise.kernels.transforms import is_eager
+from setwise.kernels.transforms import has_tangent, is_eager
 
 # With a tilt so far beyond the logits, things are certain to happen, or not to.
 _CERTAIN = 30.0
@@ -53,6 +56,23 @@ def log_count_probability(
     derivatives. Of sets with less things than are counted it means nothing, and is finite. Where
     there are more things ``elsewhere``, all are counted; gradients are those of the own ones.
     """
+    plain = elsewhere is None and logits.device.type == "cpu" and logits.numel() > 0
+    if not plain or not is_eager() or has_tangent(logits):
+        return _by_frequencies(logits, valid, count, elsewhere)
+
+    def compute(gradient: bool) -> tuple[Tensor | None, ...]:
+        return counted(logits, valid, count, gradient, _CERTAIN)
+
+    def again(logits: Tensor) -> Tensor:
+        return _by_frequencies(logits, valid, count)
+
+    value: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
+    return value
+
+
+def _by_frequencies(
+    logits: Tensor, valid: Tensor, count: Tensor, elsewhere: Elsewhere | None = None
+) -> Tensor:
     N = logits.shape[1] if elsewhere is None else elsewhere.things
     if N == 0:
         return logits.new_zeros(len(logits))
