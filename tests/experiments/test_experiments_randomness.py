@@ -105,10 +105,10 @@ class TestNoise:
             return noise
 
         monkeypatch.setattr(keyed, "keyed_uniform", spy)
-        one = config("4", "SH", 1, silent=False, epochs=2)
-        others = [
-            config("4", loss, seed, silent=False, epochs=2) for loss in "H" for seed in (0, 3)
-        ]
+        # A high rate makes much of how sums over more networks are rounded.
+        options = {"silent": False, "epochs": 2, "learning_rate": 1e-4}
+        one = config("4", "SH", 1, **options)
+        others = [config("4", "H", seed, **options) for seed in (0, 3)]
         _, (alone,) = trained([one])
         of_one = [noise[0] for noise in drawn]
         drawn.clear()
@@ -118,7 +118,7 @@ class TestNoise:
         for ours, all_of_them in zip(of_one, drawn, strict=True):
             assert ours.equal(all_of_them[place])
             assert not ours.equal(all_of_them[place - 1])
-        assert results[place].history["loss"] == pytest.approx(alone.history["loss"], rel=1e-3)
+        assert results[place].history["loss"] == pytest.approx(alone.history["loss"], rel=1e-4)
 
     def test_the_random_numbers_of_the_caller_are_left_alone(self) -> None:
         def states() -> list[bytes]:

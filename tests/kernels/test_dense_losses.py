@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch.autograd import gradcheck, gradgradcheck
 
 import setwise as sw
 from far_points import FAR, FEATURES, PAIRWISE, dense_costs
 from far_points import judge as judge_far
 from fused_cases import ELEMENTS, LOSSES, compare_second_derivatives, count_losses, judge
-from setwise.kernels import arrays, dense_losses
+from setwise.kernels import arrays, dense_losses, few_steps
 
 FIRST = ["SH at a temperature", "A1H in both directions", "H1H in both directions"]
 OTHERS = [loss for loss in LOSSES if loss not in FIRST]
@@ -21,7 +22,7 @@ OTHERS = [loss for loss in LOSSES if loss not in FIRST]
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modes of the losses that are computed so from now on."""
-    return count_losses(monkeypatch, "dense_loss")
+    return count_losses(monkeypatch, few_steps, "row_loss")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,47 @@ def test_tiles_and_large_arrays(loss: str, has_mkl: bool, monkeypatch: pytest.Mo
             patch.setattr(dense_losses, "TILE_SCORES", 10)
             patch.setattr(dense_losses, "FEWEST_TARGETS", 1)
             judge(ELEMENTS[element], loss, 7, 5, impl="auto", masked=True)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("loss", [sw.set_cross_entropy, sw.set_average, sw.hausdorff])
+@pytest.mark.parametrize("masked", [False, True])
+def test_with_presence(loss: Any, element: str, masked: bool, served: list[str]) -> None:
+    """Values, and gradients to outputs and to their existence, as of the general way."""
+    features, generator = ELEMENTS[element], torch.Generator().manual_seed(0)
+    x = features.random_targets((6, 4), generator)
+    z = torch.randn(6, 7, features.width, generator=generator)
+    exists = 3 * torch.randn(6, 7, generator=generator)
+    options: dict[str, Any] = {"presence_weight": 0.7, "reduction": "none"}
+    if masked:
+        options["target_valid"] = torch.tensor([0, 1, 2, 3, 4, 4])
+        options["input_valid"] = torch.tensor([7, 0, 5, 2, 7, 4])  # of one not enough
+        options["weight"] = torch.rand(6, 4, generator=generator)
+    if loss is sw.set_cross_entropy:
+        options["temperature"] = 1.7
+    found: list[list[torch.Tensor]] = []
+    for dtype, impl in ((torch.float32, "auto"), (torch.float64, "reference")):
+        leaves = [t.to(dtype).requires_grad_() for t in (z, exists)]
+        given = {name: t.to(dtype) if name == "weight" else t for name, t in options.items()}
+        losses = loss(leaves[0], x.to(dtype), features, presence=leaves[1], impl=impl, **given)
+        total = losses[losses.isfinite()].square().sum()  # each set counts another time
+        found.append([losses, *torch.autograd.grad(total, leaves)])
+        assert len(served) == 1
+    for ours, right in zip(*found, strict=True):
+        largest = right.detach()[right.isfinite()].abs().max().item()
+        torch.testing.assert_close(ours.double(), right, rtol=1e-5, atol=1e-5 * largest)
+
+
+def test_second_derivatives_with_presence(served: list[str]) -> None:
+    z, exists = (torch.randn(2, 4, *size).double().requires_grad_() for size in ((3,), ()))
+    x = torch.rand(2, 3, 3).double()
+
+    def loss(z: torch.Tensor, exists: torch.Tensor) -> torch.Tensor:
+        return sw.set_cross_entropy(z, x, presence=exists)
+
+    assert gradcheck(loss, (z, exists))
+    assert gradgradcheck(loss, (z, exists))
+    assert set(served) == {"soft"}
 
 
 # Between them, float32 is no longer enough for products.
@@ -163,7 +205,7 @@ def test_what_is_left_to_the_general_way(served: list[str]) -> None:
     sw.set_average(z, x, sw.Features(sw.Poisson(3)))
     sw.set_average(z, x.clone().requires_grad_())
     sw.set_average(z, x, weight=torch.rand(2, 4, requires_grad=True))
-    sw.set_average(z, x, presence=torch.zeros(2, 4))
+    sw.set_average(z, x, directed=False, presence=torch.zeros(2, 4))
     torch.func.grad(lambda z: sw.set_average(z, x))(z.detach())
     points = torch.rand(1, 1000, 3)
     sw.chamfer(points, points)  # trees

@@ -13,7 +13,7 @@ import setwise as sw
 from fused_cases import ELEMENTS, known_tapes
 from matched_cases import LOSSES, draw, judge, values_and_gradients
 from setwise import values
-from setwise.kernels import dispatch, matched_losses, pair_costs
+from setwise.kernels import dispatch, few_steps, matched_losses, pair_costs
 
 pytest.importorskip("triton")
 
@@ -45,7 +45,7 @@ def on_a_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return honest(logits, presence, call, again)
 
     monkeypatch.setattr(dispatch, "choose", choose)
-    monkeypatch.setattr(dispatch, "dense_elements", lambda *_: None)
+    monkeypatch.setattr(few_steps, "pair_elements", lambda *_: None)
     monkeypatch.setattr(values, "are_readable", lambda t: t.dtype != torch.float32 and READABLE(t))
     monkeypatch.setattr(matched_losses, "loss", counted)
     tapes.forget()

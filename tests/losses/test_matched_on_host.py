@@ -15,7 +15,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import setwise as sw
 from fused_cases import ELEMENTS
-from setwise.kernels import arrays, dense_losses, dense_matchings, dispatch
+from setwise.kernels import arrays, dense_losses, dense_matchings, few_steps
 from setwise.losses import matched
 
 LOSSES = {
@@ -53,13 +53,13 @@ def step(loss: Any, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The matchings of losses that were computed in few steps."""
     found: list[Tensor] = []
-    computed = dispatch.dense_matched
+    computed = few_steps.matched_loss
 
     def listened(logits: Tensor, elements: Any, matching: Tensor, *rest: Any) -> Tensor:
         found.append(matching)
         return computed(logits, elements, matching, *rest)
 
-    monkeypatch.setattr(dispatch, "dense_matched", listened)
+    monkeypatch.setattr(few_steps, "matched_loss", listened)
     return found
 
 

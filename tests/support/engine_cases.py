@@ -39,9 +39,12 @@ def check_constants(monkeypatch: pytest.MonkeyPatch) -> None:
 def compare(call: Callable[..., list[Tensor]], leaves: list[Tensor], extra: float = EXACT) -> None:
     """``call(impl, *leaves)`` by Triton, and densely in float32, against dense float64."""
     ours = call("triton", *leaves)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")  # or some processors multiply in bfloat16
     dense, exact = (
         call("reference", *(t.to(kind) for t in leaves)) for kind in (torch.float32, torch.float64)
     )
+    torch.set_float32_matmul_precision(before)  # type: ignore[arg-type]
     for got, usual, right in zip(ours, dense, exact, strict=True):
         assert got.shape == right.shape
         largest = right.abs().max().clamp(min=1e-30)

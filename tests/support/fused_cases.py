@@ -6,6 +6,7 @@ Legend: B sets, M targets, N outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -40,16 +41,18 @@ LOSSES: dict[str, tuple[Callable[..., Tensor], dict[str, Any]]] = {
 }
 
 
-def count_losses(monkeypatch: pytest.MonkeyPatch, way: str = "fused_loss") -> list[str]:
-    """The modes of the losses that are computed in this way of `dispatch` from now on."""
+def count_losses(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType = dispatch, way: str = "fused_loss"
+) -> list[str]:
+    """The modes of the losses that are computed in this way of a module from now on."""
     modes: list[str] = []
-    honest = getattr(dispatch, way)
+    honest = getattr(module, way)
 
-    def counted(one: Any, other: Any, call: Call, again: Any) -> Tensor:
+    def counted(one: Any, other: Any, call: Call, *others: Any) -> Tensor:
         modes.append(call.mode)
-        return honest(one, other, call, again)
+        return honest(one, other, call, *others)
 
-    monkeypatch.setattr(dispatch, way, counted)
+    monkeypatch.setattr(module, way, counted)
     return modes
 
 

@@ -25,13 +25,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from setwise.kernels.dispatch import fused
-from setwise.kernels.host_counting import counted
+from setwise.kernels.host_counting import CERTAIN, counted
 from setwise.kernels.ready_loss import ReadyLoss
 from setwise.kernels.reference import SOFTPLUS_IS_IDENTITY
 from setwise.kernels.transforms import has_tangent, is_eager
 
-# With a tilt so far beyond the logits, things are certain to happen, or not to.
-_CERTAIN = 30.0
 # Where the tilt may lie is divided so often into so many parts, or else so often into halves: of
 # logits up to 1e4 it is known to less than a hundredth.
 _DIVIDED = 4
@@ -61,7 +59,7 @@ def log_count_probability(
         return _by_frequencies(logits, valid, count, elsewhere)
 
     def compute(gradient: bool) -> tuple[Tensor | None, ...]:
-        return counted(logits, valid, count, gradient, _CERTAIN)
+        return counted(logits, valid, count, gradient)
 
     def again(logits: Tensor) -> Tensor:
         return _by_frequencies(logits, valid, count)
@@ -103,7 +101,7 @@ def _tilt(
     """What to add to all logits [B, 1] so that about ``count`` of the valid things happen."""
     kernels = fused("tilting", logits) if is_eager() and elsewhere is None else None
     if kernels is not None:
-        return kernels.tilt(logits, valid, count, _CERTAIN, _HALVES)
+        return kernels.tilt(logits, valid, count, CERTAIN, _HALVES)
     nothing = logits.new_full((len(logits), 1), -math.inf)  # a process may have no thing at all
     highest = (
         torch.cat([torch.where(valid, end, -math.inf), nothing], 1).amax(1, keepdim=True)
@@ -112,7 +110,7 @@ def _tilt(
     ends = torch.cat(list(highest), 1)
     if elsewhere is not None:
         ends = elsewhere.largest(ends)
-    ends = torch.where(ends == -math.inf, -_CERTAIN, ends) + _CERTAIN
+    ends = torch.where(ends == -math.inf, -CERTAIN, ends) + CERTAIN
     low, high = -ends[:, :1], ends[:, 1:]
     steps = torch.linspace(0, 1, _PARTS + 1, device=logits.device, dtype=logits.dtype)
     for _ in range(_DIVIDED):

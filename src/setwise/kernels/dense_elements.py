@@ -183,6 +183,8 @@ class Elements:
             self.blocks.append(KINDS[name](target[..., part], logits[..., part], number))
         # What all pairs cost, [B, M, N], once somebody has asked for it.
         self.pairs: Array | None = None
+        # What each output costs beside its element, [B, N].
+        self.charges: Array | None = None
         self._put_together()
 
     def _put_together(self) -> None:
@@ -204,10 +206,15 @@ class Elements:
             block.centre()
         self._put_together()
 
+    def charge(self, charges: Array) -> None:
+        """Have every pair cost what its output is charged, [B, N]; once, after `centre`."""
+        self.charges, self.scores = charges, None
+        self.bias = -charges if self.bias is None else self.bias - charges
+
     @property
     def uses_total(self) -> bool:
-        """See `Block.uses_total`."""
-        return any(block.uses_total for block in self.blocks)
+        """See `Block.uses_total`; and charges are derived by it."""
+        return self.charges is not None or any(block.uses_total for block in self.blocks)
 
     @property
     def largest_term(self) -> float:
@@ -233,6 +240,8 @@ class Elements:
         """See `Block.costs`."""
         costs = _added([block.costs(outputs, targets) for block in self.blocks])
         assert costs is not None
+        if self.charges is not None:
+            costs += _rows(self.charges[..., None], outputs)[:, 0]
         return costs
 
     def gradient(self, pulled: Array, total: Array) -> Array:

@@ -92,7 +92,7 @@ def computed(
     call: Call, elements: Elements, dtype: torch.dtype, gradient: bool
 ) -> tuple[Tensor, Tensor | None]:
     """The loss and, if wanted, its gradient to the logits, in the type of those."""
-    per_set, pulls = (_soft if call.mode == "soft" else _hard)(call, elements, gradient)
+    per_set, pulls = reduced(call, elements, gradient)
     if call.reduction != "none":
         factor = call.factor(len(per_set))
         per_set = np.asarray(per_set.sum() * factor, dtype=per_set.dtype)
@@ -107,6 +107,11 @@ def computed(
 
 # At all outputs: ``sum_i g_ij queries_i`` [B, N, F] and ``sum_i g_ij`` [B, N, 1].
 Pulls = tuple[Array, Array]
+
+
+def reduced(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls | None]:
+    """The losses [B], and their pulls if there is to be a gradient."""
+    return (_soft if call.mode == "soft" else _hard)(call, elements, gradient)
 
 
 def _tiles(elements: Elements) -> list[tuple[slice, slice]]:

@@ -21,14 +21,11 @@ from torch import Tensor
 from setwise.kernels import (
     clouds,
     compiled_losses,
-    dense_losses,
-    dense_matchings,
     operators,
     reference,
     trees,
 )
 from setwise.kernels.autocast import no_autocast
-from setwise.kernels.dense_elements import Elements
 from setwise.kernels.matmul_precision import tf32_is_allowed
 from setwise.kernels.ready_loss import ReadyLoss
 from setwise.kernels.row_losses import Blocks, Call, Mode
@@ -165,44 +162,6 @@ def fuses(
     return bool(triton_module("fused").serves(blocks, M, N, F))
 
 
-def dense_elements(
-    impl: Impl,
-    blocks: Blocks,
-    mode: Mode,
-    skip_negligible: bool,
-    target: Tensor,
-    logits: Tensor,
-    temperature: float | Tensor,
-    *others: object,
-) -> Elements | None:
-    """What `dense_loss` takes, or None where it does not serve; arguments as of `fuses`.
-
-    Not for points that trees help with, nor where coordinates have to be compared.
-    """
-    if impl != "auto" or not _suits_steps(target, logits, temperature, *others):
-        return None
-    searched = all(name == "square" for name, _, _ in blocks)
-    searched = searched and trees.suit_sizes(target.shape[1], *logits.shape[1:])
-    if searched and mode != "soft":
-        return None
-    elements = dense_losses.prepared(blocks, mode, target, logits, temperature)
-    if elements is not None and searched and skip_negligible:
-        some = dense_losses.scores(elements, trees.sample(target.shape[1]), float(temperature))
-        return None if trees.few_matter(some.to(logits.dtype)) else elements
-    return elements
-
-
-def dense_pairs(blocks: Blocks, target: Tensor, logits: Tensor, *others: object) -> Elements | None:
-    """What `dense_matched` takes, as of `dense_elements`: a matching needs every cost."""
-    if not _suits_steps(target, logits, *others):
-        return None
-    return dense_losses.prepared(blocks, "mean", target, logits, 1.0)
-
-
-def _suits_steps(target: Tensor, logits: Tensor, *others: object) -> bool:
-    return logits.device.type == "cpu" and len(logits) > 0 and is_plain(target, logits, *others)
-
-
 def is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
     """Whether a call is eager, all on one device, and differentiated by the logits alone."""
     if not is_eager():
@@ -261,29 +220,6 @@ def fused_loss(
     compute = partial(triton_module("fused").computed, call, target, logits)
     loss: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
     return loss
-
-
-def dense_loss(
-    logits: Tensor, elements: Elements, call: Call, again: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """A set loss of `dense_elements` in few steps on the CPU; see `ReadyLoss` for ``again``."""
-    compute = partial(dense_losses.computed, call, elements, logits.dtype)
-    loss: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
-    return loss
-
-
-def dense_matched(
-    logits: Tensor,
-    elements: Elements,
-    matching: Tensor,
-    weight: Tensor | None,
-    reduction: str,
-    again: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """What pairs of a matching cost, [B] or reduced, on the CPU; see `ReadyLoss` for ``again``."""
-    compute = partial(dense_matchings.matched, elements, matching, weight, reduction, logits.dtype)
-    costs: Tensor = ReadyLoss.apply(compute, again, torch.is_grad_enabled(), logits)
-    return costs
 
 
 def bernoulli_set_cross_entropy(

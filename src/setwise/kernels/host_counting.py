@@ -15,6 +15,8 @@ from torch import Tensor
 
 from setwise.kernels.arrays import Array, Numbers
 
+# With a tilt so far beyond the logits, things are certain to happen, or not to.
+CERTAIN = 30.0
 # A number of coins that is expected so closely will do: the tilt cancels.
 NEAR = 0.01
 # Steps of Newton's method, or halvings where it leaves what is known; of logits up to 1e4.
@@ -25,13 +27,13 @@ NEXT_TO_NOTHING = 1e-280
 
 @np.errstate(all="ignore")
 def counted(
-    logits: Tensor, valid: Tensor, count: Tensor, gradient: bool, certain: float
+    logits: Tensor, valid: Tensor, count: Tensor, gradient: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`counting.log_count_probability`, and its gradient to the logits [B, N]."""
     z, there = logits.numpy(force=True).astype(np.float64), valid.numpy(force=True)
     # Of less things than are counted anything may be said.
     number = np.clip(count.numpy(force=True).astype(np.int64), 0, there.sum(axis=1))
-    tilt = _tilt(z, there, number, certain)
+    tilt = _tilt(z, there, number)
     q = _sigmoid(z + tilt) * there
     chances = _chances(q)
     chance = np.maximum(np.take_along_axis(chances, number[None], axis=0)[0], NEXT_TO_NOTHING)
@@ -43,10 +45,10 @@ def counted(
     return logs, torch.from_numpy(used - _sigmoid(z) * there).to(logits.dtype)
 
 
-def _tilt(z: Array, there: Array, number: Numbers, certain: float) -> Array:
+def _tilt(z: Array, there: Array, number: Numbers) -> Array:
     """What to add to all logits [B, 1] so that about that number of the things happen."""
     ends = [np.where(there, end, -np.inf).max(axis=1, keepdims=True) for end in (z, -z)]
-    low, high = (np.where(end == -np.inf, 0.0, end) + certain for end in ends)
+    low, high = (np.where(end == -np.inf, 0.0, end) + CERTAIN for end in ends)
     low, tilt, wanted = -low, (high - low) / 2, number[:, None]
     for _ in range(MOST_STEPS):
         q = _sigmoid(z + tilt) * there

@@ -32,3 +32,12 @@ class Call(NamedTuple):
     def factor(self, sets: int) -> float:
         """What the loss of a set is multiplied by."""
         return 1.0 / sets if self.reduction == "mean" else 1.0
+
+
+class Existence(NamedTuple):
+    """That outputs may not exist, and what is to be paid for it; see `setwise.losses.presence`."""
+
+    logits: Tensor  # [B, N]
+    weight: float
+    valid: Tensor  # [B, N]: of which outputs there may be
+    number: Tensor  # [B]: how many there are to be

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from setwise.arguments import Sets
-from setwise.kernels import compiled_losses, dispatch
+from setwise.kernels import compiled_losses, dispatch, few_steps
 from setwise.kernels.dispatch import Impl
-from setwise.kernels.row_losses import Call, Mode
+from setwise.kernels.row_losses import Call, Existence, Mode
+from setwise.kernels.transforms import has_tangent
 from setwise.losses.costs import (
     admissible,
     finish,
@@ -20,12 +21,17 @@ from setwise.losses.costs import (
     lacks_targets,
     target_weights,
 )
+from setwise.losses.presence import Presence, too_few_outputs
+
+# A loss by rows by the general way, of sets, presence and a reduction.
+General = Callable[[Sets, Presence | None, str], Tensor]
 
 
 def row_loss(
     sets: Sets,
+    presence: Presence | None,
     mode: Mode,
-    general: Callable[[Sets, str], Tensor],
+    general: General,
     impl: Impl,
     reduction: str,
     *,
@@ -36,18 +42,23 @@ def row_loss(
     """The loss of that ``mode`` (see `small_losses.small_loss`) by the shortest way there is.
 
     That is fused kernels on a GPU, few steps on a CPU; where there is neither, and for derivatives
-    that they have not, ``general`` computes it, of sets and a reduction.
+    that they have not, ``general`` computes it.
     """
     blocks = sets.features.kernel
     given = sets.target, sets.logits, temperature, sets.weight
-    if blocks is None:
-        return general(sets, reduction)
-    elements = dispatch.dense_elements(impl, blocks, mode, skip_negligible, *given)
-    compiled = elements is None and dispatch.fuses_compiled(impl, blocks, *given)
-    if elements is None and not compiled and not dispatch.fuses(impl, blocks, mode, *given):
-        return general(sets, reduction)
+    if blocks is None or (presence is not None and not (directed and _is_plain(presence))):
+        return general(sets, presence, reduction)
+    elements = few_steps.row_elements(impl, blocks, mode, skip_negligible, *given)
+    kernels = elements is None and presence is None
+    compiled = kernels and dispatch.fuses_compiled(impl, blocks, *given)
+    fused = kernels and not compiled and dispatch.fuses(impl, blocks, mode, *given)
+    if elements is None and not compiled and not fused:
+        return general(sets, presence, reduction)
     # Sets that cannot be produced must be told apart before the batch is reduced.
-    impossible = lacks_outputs(sets), None if directed else lacks_targets(sets)
+    if presence is None:
+        impossible = lacks_outputs(sets), None if directed else lacks_targets(sets)
+    else:
+        impossible = too_few_outputs(sets), None
     early = "none" if any(which is not None for which in impossible) else reduction
     call = Call(
         blocks,
@@ -62,16 +73,30 @@ def row_loss(
         share=None if directed else _share(sets, mode),
     )
 
-    def again(logits: Tensor) -> Tensor:
-        return general(sets._replace(logits=logits, lead=logits.shape[:1]), early)
+    def again(logits: Tensor, exists: Tensor | None = None) -> Tensor:
+        there = None
+        if presence is not None and exists is not None:
+            there = presence._replace(logits=exists)
+        return general(sets._replace(logits=logits, lead=logits.shape[:1]), there, early)
 
     if compiled:
         loss = compiled_losses.loss(sets.target, sets.logits, call)
     elif elements is None:
         loss = dispatch.fused_loss(sets.target, sets.logits, call, again)
     else:
-        loss = dispatch.dense_loss(sets.logits, elements, call, again)
+        existence = None if presence is None else _existence(sets, presence)
+        loss = few_steps.row_loss(sets.logits, elements, call, again, existence)
     return finish(sets, loss, reduction, *impossible) if early == "none" else loss
+
+
+def _is_plain(presence: Presence) -> bool:
+    """See `dispatch.is_plain`; it may want a gradient."""
+    return not has_tangent(presence.logits)
+
+
+def _existence(sets: Sets, presence: Presence) -> Existence:
+    targets, outputs = sets.masks()
+    return Existence(presence.logits, presence.weight, outputs, targets.sum(dim=-1))
 
 
 def target_shares(sets: Sets, mode: str) -> Tensor | None:

@@ -18,7 +18,7 @@ from setwise.losses.costs import (
     weighted,
 )
 from setwise.losses.fused import row_loss
-from setwise.losses.presence import read_presence
+from setwise.losses.presence import Presence, read_presence
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -76,7 +76,7 @@ def hausdorff(
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
 
-    def general(sets: Sets, reduction: str) -> Tensor:
+    def general(sets: Sets, exists: Presence | None, reduction: str) -> Tensor:
         # Costs are never negative, and 0 where an element is not valid: it cannot be the largest.
         per_set = weighted(sets, nearest_output_costs(sets, exists, impl)).amax(dim=-1)
         if directed:
@@ -87,6 +87,4 @@ def hausdorff(
         per_set = per_set.maximum(back.amax(dim=-1))
         return finish_rows(sets, per_set, exists, reduction, lacks_targets(sets))
 
-    if exists is not None:
-        return general(sets, reduction)
-    return row_loss(sets, "worst", general, impl, reduction, directed=directed)
+    return row_loss(sets, exists, "worst", general, impl, reduction, directed=directed)

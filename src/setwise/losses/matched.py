@@ -12,7 +12,7 @@ from torch import Tensor
 
 from setwise import values
 from setwise.arguments import Sets
-from setwise.kernels import dense_matchings, dispatch, matched_losses
+from setwise.kernels import dense_matchings, few_steps, matched_losses
 from setwise.kernels.assignment import UNMATCHED, assign
 from setwise.kernels.compiled_losses import spelled
 from setwise.kernels.compiled_matching import matched_loss
@@ -32,7 +32,7 @@ def on_host(sets: Sets) -> Elements | None:
     blocks = sets.features.kernel
     if blocks is None:
         return None
-    return dispatch.dense_pairs(blocks, sets.target, sets.logits, sets.weight)
+    return few_steps.pair_elements(blocks, sets.target, sets.logits, sets.weight)
 
 
 def matching_costs(
@@ -112,7 +112,7 @@ def finish_matched(
 
     # No set is impossible, so the batch is reduced at once.
     given = sets.logits, elements, matching, sets.weight, reduction
-    return _of_lead(sets, dispatch.dense_matched(*given, again), reduction)
+    return _of_lead(sets, few_steps.matched_loss(*given, again), reduction)
 
 
 def _is_fused(sets: Sets, presence: Presence | None) -> bool:
@@ -181,7 +181,7 @@ def _general(
         costs = sums(sets.logits)
     else:
         given = sets.logits, elements, matching, sets.weight, "none"
-        costs = dispatch.dense_matched(*given, sums)
+        costs = few_steps.matched_loss(*given, sums)
     if presence is not None:
         gains = torch.where(found, presence.odds().gather(1, chosen), 0.0)
         costs = costs + presence.all_absent(sets) - gains.sum(dim=-1)

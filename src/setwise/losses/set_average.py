@@ -19,7 +19,7 @@ from setwise.losses.costs import (
     nearest_target_costs,
 )
 from setwise.losses.fused import row_loss
-from setwise.losses.presence import read_presence
+from setwise.losses.presence import Presence, read_presence
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -80,13 +80,11 @@ def set_average(
     sets = check_call(*given)
     exists = read_presence(presence, presence_weight, input, sets)
 
-    def general(sets: Sets, reduction: str) -> Tensor:
+    def general(sets: Sets, exists: Presence | None, reduction: str) -> Tensor:
         per_set = mean_over_targets(sets, nearest_output_costs(sets, exists, impl))
         if directed:
             return finish_rows(sets, per_set, exists, reduction)
         back = mean_over_outputs(sets, nearest_target_costs(sets, impl), exists)
         return finish_rows(sets, per_set + back, exists, reduction, lacks_targets(sets))
 
-    if exists is not None:
-        return general(sets, reduction)
-    return row_loss(sets, "mean", general, impl, reduction, directed=directed)
+    return row_loss(sets, exists, "mean", general, impl, reduction, directed=directed)

@@ -24,7 +24,7 @@ from setwise.losses.costs import (
     set_cross_entropies,
 )
 from setwise.losses.fused import row_loss
-from setwise.losses.presence import read_presence
+from setwise.losses.presence import Presence, read_presence
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -136,13 +136,12 @@ def set_cross_entropy(
         return bernoulli_set_cross_entropies(sets, reduction, skip_negligible)
     sets = sets.widened()
 
-    def general(sets: Sets, reduction: str) -> Tensor:
+    def general(sets: Sets, exists: Presence | None, reduction: str) -> Tensor:
         return set_cross_entropies(sets, temperature, exists, impl, reduction, skip_negligible)
 
-    if exists is not None:
-        return general(sets, reduction)
     return row_loss(
         sets,
+        exists,
         "soft",
         general,
         impl,
