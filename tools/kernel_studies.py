@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from statistics import geometric_mean
 from typing import Any
 
 from setwise.bench.cells import SHAPES
 from setwise.report.heatmap import axes_of, said
-from setwise.report.matrix import Compared, compared, shapes_of, summary
+from setwise.report.matrix import Cell, Compared, compared, shapes_of, summary
 from tools.markdown import markdown, number, ratio, share, wrapped
 
 Record = dict[str, Any]
@@ -30,15 +32,33 @@ def matrix(record: Record) -> str:
     return "\n".join([HEAT_MAP, "", *_tables(record["rows"]), made])
 
 
-def on_a_cpu(record: Record) -> str:
-    """The same of batches as one trains with on a CPU."""
+def on_a_cpu(record: Record, in_threads: Record) -> str:
+    """The same of batches as one trains with on a CPU; what it comes to in several threads, too."""
     header = record["header"]
     made = wrapped(
         f"Measured on {header['hardware']}, torch {header['torch']}, NumPy {header['numpy']}, "
         f"commit {str(header['commit'])[:12]}: medians of processor time, with contenders taking "
         f"turns. A cell has the ratio and, in brackets, milliseconds of ours."
     )
-    return "\n".join([*_tables(record["rows"]), made])
+    several = in_threads["header"]
+    also = wrapped(
+        f"The same by batches, ratios in the geometric mean and the least of them; and on "
+        f"{several['hardware']}, by the clock, commit {str(several['commit'])[:12]}:"
+    )
+    compared_by = [compared(one["rows"])["eager"] for one in (record, in_threads)]
+    lines = []
+    for shape, sizes in shapes_of(record["rows"]).items():
+        ratios = [_ratios(found, shape) for found in compared_by]
+        lines.append([f"{shape} ({sizes})", *(each for one in ratios for each in one)])
+    titles = ["batch", "mean", "least", "mean, threads", "least, threads"]
+    table, threads = markdown(titles, lines), wrapped(f"In threads: {summary(compared_by[1])}")
+    return "\n".join([*_tables(record["rows"]), made, also, *table, "", threads])
+
+
+def _ratios(found: Mapping[Cell, Compared], shape: str) -> tuple[str, str]:
+    """The geometric mean of those of a shape, and the least."""
+    ratios = [one.ratio for cell, one in found.items() if cell[2] == shape and one.ratio]
+    return f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}"
 
 
 def _tables(rows: list[Any]) -> list[str]:

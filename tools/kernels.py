@@ -37,7 +37,7 @@ Row = dict[str, Any]
 LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
 PROFILE, MATRIX = "profile-h200.json", "matrix-h200.json"
-CPU_MATRIX, LIKELIHOOD = "matrix-cpu.json", "likelihood-h200.json"
+CPU_MATRICES, LIKELIHOOD = ("matrix-cpu.json", "matrix-cpu-threads.json"), "likelihood-h200.json"
 PLAIN_NUMBERS = "plain-numbers-cpu.json"
 SOLVERS = ("solvers-h200.json", "solvers-cpu.json")
 PEERS = ("dense", "compiled", "cut-cross-entropy")
@@ -89,11 +89,11 @@ def update(document: Path, records: Path) -> str:
 def guide(records: Path) -> dict[str, str]:
     """The blocks of docs/kernels.md."""
     record = measured_matrix(records)
-    on_cpu = json.loads((records / CPU_MATRIX).read_text())
+    on_cpu = [json.loads((records / name).read_text()) for name in CPU_MATRICES]
     solved = [found for name in SOLVERS if (found := _if_there(records / name)) is not None]
     return {
         "matrix": NOT_MEASURED if record is None else matrix(record),
-        "cpu": on_a_cpu(on_cpu),
+        "cpu": on_a_cpu(*on_cpu),
         "matchings": matchings(solved),
         "points": points(solved),
     }
