@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from setwise.kernels import arrays
+from setwise.kernels import arrays, matmul_precision
 from setwise.kernels.arrays import Array
 
 
@@ -22,7 +23,7 @@ def numbers(*shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1), (70, 9, 40), (3, 0, 4)])
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1), (70, 9, 40), (70, 90, 60), (3, 0, 4)])
 def test_sums(shape: tuple[int, ...]) -> None:
     given = numbers(*shape)
     for axis in (-1, 1):
@@ -72,6 +73,27 @@ def test_matrices(
     ):
         exact = np.matmul(one.astype(np.float64), other.astype(np.float64))
         np.testing.assert_allclose(arrays.matmul(one, other), exact, rtol=2e-6, atol=1e-4)
+
+
+def test_pytorch_is_not_asked_for_products_that_it_rounds(
+    set_precision: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if this processor multiplied in bfloat16, which few do; at other settings it is asked."""
+    asked: list[str] = []
+
+    def bmm(left: Tensor, right: Tensor) -> Tensor:
+        asked.append(torch.get_float32_matmul_precision())
+        return left @ right
+
+    monkeypatch.setattr(torch, "bmm", bmm)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(matmul_precision, "_rounds", lambda allowed: allowed in ("bf16", "medium"))
+    left, right = numbers(3, 70, 80), numbers(3, 80, 90)
+    for level in ("highest", "high", "medium"):
+        set_precision(level)
+        assert matmul_precision.rounds_on_cpu() == (level == "medium")
+        arrays.matmul(left, right)
+    assert asked == ["highest", "high"]
 
 
 @pytest.mark.parametrize("kinds", [3, 10**6])  # of numbers: many that are equal, and none

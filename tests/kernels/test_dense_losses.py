@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,6 +81,19 @@ def test_with_presence(loss: Any, element: str, masked: bool, served: list[str])
         torch.testing.assert_close(ours.double(), right, rtol=1e-5, atol=1e-5 * largest)
 
 
+def test_presence_that_is_computed_from_the_outputs(served: list[str]) -> None:
+    """The gradient to outputs is to be told apart from that which goes through their presence."""
+    z, x = torch.randn(2, 4, 3, dtype=torch.float64), torch.rand(2, 3, 3).double()
+    found = []
+    for create_graph in (False, True):
+        leaf = z.clone().requires_grad_()
+        outputs = 1 * leaf
+        loss = sw.set_cross_entropy(outputs, x, presence=outputs.sum(-1))
+        found.append(torch.autograd.grad(loss, leaf, create_graph=create_graph)[0])
+    torch.testing.assert_close(*found)
+    assert len(served) == 2
+
+
 def test_second_derivatives_with_presence(served: list[str]) -> None:
     z, exists = (torch.randn(2, 4, *size).double().requires_grad_() for size in ((3,), ()))
     x = torch.rand(2, 3, 3).double()
@@ -112,6 +126,36 @@ def test_products_are_in_full_precision(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     for features in FEATURES.values():
         judge_far(features, PAIRWISE[loss], 0.3, impl="auto", of_targets=False)
+
+
+HARD = [
+    sw.set_average,
+    partial(sw.set_average, directed=False),
+    sw.hausdorff,
+    sw.assignment_cross_entropy,
+    sw.stable_matching_cross_entropy,
+]
+
+
+@pytest.mark.parametrize("places", [[1.0], [3.0], [1.0, -1.0], [3.0, -3.0]], ids=str)
+@pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_tight_clusters(places: list[float], spread: float, masked: bool) -> None:
+    """Which is the nearest, where all in a cluster are near beside how far it reaches."""
+    features, generator = sw.Features(sw.Gaussian(3)), torch.Generator().manual_seed(0)
+    place = torch.tensor(places).repeat(40 // len(places))[:, None]
+    x, z = (place + spread * torch.randn(4, 40, 3, generator=generator) for _ in range(2))
+    valid: Any = {"target_valid": torch.tensor([40, 30, 11, 0])} if masked else {}
+    for loss in HARD:
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            leaf = z.to(dtype).requires_grad_()
+            value = loss(leaf, x.to(dtype), features, reduction="none", **valid)
+            value = value[value.isfinite()]
+            found.append((value.detach(), *torch.autograd.grad(value.sum(), leaf)))
+        for ours, right in zip(*found, strict=True):
+            error = (ours.double() - right).abs().max() / right.abs().max()
+            assert error < 1e-5
 
 
 def test_how_far_apart_points_may_be(served: list[str]) -> None:

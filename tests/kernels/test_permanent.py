@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -228,9 +229,20 @@ def test_operator_keeps_its_promises(method: Any) -> None:
 
 class TestCounts:
     @pytest.fixture(autouse=True, params=["coins", "frequencies"])
-    def way(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        if request.param == "frequencies":
-            monkeypatch.setattr(counting, "is_eager", lambda: False)
+    def way(
+        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[None]:
+        ways: list[str] = []
+        honest, is_eager = counting.counted, request.param == "coins"
+
+        def counted(*args: Any) -> Any:
+            ways.append("coins")
+            return honest(*args)
+
+        monkeypatch.setattr(counting, "is_eager", lambda: is_eager)
+        monkeypatch.setattr(counting, "counted", counted)
+        yield
+        assert bool(ways) == is_eager
 
     def test_against_every_outcome(self) -> None:
         """Of five coins, two of which are not there for some sets."""

@@ -170,4 +170,6 @@ def test_costs_of_all_pairs_are_those_of_each() -> None:
         elements = dense_losses.prepared(features.kernel, "mean", x, z, 1.0)
         assert elements is not None
         right = features.cost(z[:, None].expand(B, M, N, -1), x[:, :, None].expand(B, M, N, -1))
-        torch.testing.assert_close(dense_matchings.all_costs(elements), right, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            dense_matchings.all_costs(elements, None), right, rtol=1e-4, atol=1e-4
+        )

@@ -41,10 +41,13 @@ def compare(call: Callable[..., list[Tensor]], leaves: list[Tensor], extra: floa
     ours = call("triton", *leaves)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")  # or some processors multiply in bfloat16
-    dense, exact = (
-        call("reference", *(t.to(kind) for t in leaves)) for kind in (torch.float32, torch.float64)
-    )
-    torch.set_float32_matmul_precision(before)  # type: ignore[arg-type]
+    try:
+        dense, exact = (
+            call("reference", *(t.to(kind) for t in leaves))
+            for kind in (torch.float32, torch.float64)
+        )
+    finally:
+        torch.set_float32_matmul_precision(before)
     for got, usual, right in zip(ours, dense, exact, strict=True):
         assert got.shape == right.shape
         largest = right.abs().max().clamp(min=1e-30)

@@ -51,7 +51,7 @@ def measure(device: str, names: list[str], commit: str | None) -> Iterator[dict[
 def products_of(device: str) -> Iterator[None]:
     """How products of float32 are formed meanwhile, of peers and ours alike: `PRECISION`."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(PRECISION[device])
+    torch.set_float32_matmul_precision(PRECISION[torch.device(device).type])
     try:
         yield
     finally:

@@ -35,7 +35,9 @@ REPLAYS = 10  # of a graph, between two looks at the clock
 
 def header(device: str, commit: str | None) -> dict[str, Any]:
     """What was measured on what."""
-    return describe(torch.device(device), commit) | {"precision": PRECISION[device]}
+    return describe(torch.device(device), commit) | {
+        "precision": PRECISION[torch.device(device).type]
+    }
 
 
 def key(row: dict[str, Any]) -> Key:

@@ -24,9 +24,10 @@ Numbers = NDArray[np.int64]
 
 # From so many numbers on, PyTorch is as fast; its exponentials and comparisons are sooner.
 MANY, MANY_POWERS, MANY_COMPARED = 2**14, 2**11, 2**12
-# Products of a matrix up to which NumPy multiplies it where there are threads; with Intel's MKL,
-# which takes less long for small ones, those of a batch from which PyTorch does, and the sizes of
-# matrices that it multiplies sooner in one thread, too.
+# Products of a matrix up to which NumPy multiplies it where there are threads, and from which its
+# library would start threads of its own. With Intel's MKL, which takes less long for small ones,
+# the latter are those of a batch that PyTorch multiplies; and the sizes of matrices that it
+# multiplies sooner in one thread, too.
 HAS_MKL = torch.backends.mkl.is_available()
 FEW_PRODUCTS, MANY_PRODUCTS = 2**16, 2**18
 FEW_ROWS_MULTIPLIED, LARGE_MATRIX = 8, 64
@@ -122,11 +123,14 @@ def largest(array: Array, axis: int) -> Array:
 
 
 def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
-    """Over the last of the dimensions, or the second of three, as a product with ones.
+    """Over the last of the dimensions, or the second of three.
 
-    A library for matrices adds up several times faster than what reduces an array by short rows.
+    Up to some size as a product with ones: a library for matrices adds up several times faster than
+    what reduces an array by short rows.
     """
     sums: Array
+    if array.size >= MANY_PRODUCTS:
+        return torch.from_numpy(array).sum(dim=axis, keepdim=keepdims).numpy()
     if axis == 1:
         sums = np.matmul(_ones(array.shape[1], array.dtype), array)
     elif array.flags.c_contiguous:
@@ -137,9 +141,11 @@ def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
     return np.expand_dims(sums, axis) if keepdims else sums
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # of less than `MANY_PRODUCTS` each
 def _ones(size: int, dtype: np.dtype[Any]) -> Array:
-    return np.ones(size, dtype=dtype)
+    ones = np.ones(size, dtype=dtype)
+    ones.setflags(write=False)
+    return ones
 
 
 def dot(left: Array, right: Array) -> Array:
@@ -197,14 +203,26 @@ def subtract_product(array: Array, left: Array, right: Array) -> None:
 def matmul(left: Array, right: Array) -> Array:
     """Of batches of matrices: in full precision, however PyTorch may form its products."""
     if not _is_for_torch(left, right) or matmul_precision.rounds_on_cpu():
-        shape = *left.shape[:2], right.shape[2]
-        found: Array = np.matmul(left, right, out=empty(shape, left.dtype))
-        return found
+        return _matmul(left, right)
     one, other = torch.from_numpy(left), torch.from_numpy(right)
     if not HAS_MKL:  # what is transposed takes others longer than a copy of it
         other = other.contiguous()
     with no_autocast(one):
         return torch.bmm(one, other).numpy()
+
+
+def _matmul(left: Array, right: Array) -> Array:
+    """By NumPy; where PyTorch has threads, in parts for which NumPy's library starts none.
+
+    Those wait for each other, and PyTorch's then for them.
+    """
+    (B, rows, inner), columns = left.shape, right.shape[2]
+    found = empty((B, rows, columns), left.dtype)
+    several = torch.get_num_threads() > 1
+    at_once = max(1, MANY_PRODUCTS // max(1, inner * columns)) if several else max(1, rows)
+    for i in range(0, rows, at_once):
+        np.matmul(left[:, i : i + at_once], right, out=found[:, i : i + at_once])
+    return found
 
 
 def _is_for_torch(left: Array, right: Array) -> bool:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from setwise.kernels import arrays
 from setwise.kernels.arrays import Array, Numbers
@@ -22,6 +23,9 @@ from setwise.kernels.row_losses import Blocks
 # A cost that is an eighth of the largest term of a score can be read off it: three binary digits
 # are lost then.
 READ_OFF = 8.0
+# In float32, the nearest of several are told apart if they cost as much of the largest term, on
+# average: rounding is a ten thousandth of it then.
+BLURRED = 2**-10
 
 
 class Block(ABC):
@@ -32,13 +36,10 @@ class Block(ABC):
     keys: Array  # [B, N, w]
     bias: Array | None = None  # [B, N]; None if it is zero
     base: Array | None = None  # [B, M]
-    # The largest term that may cancel in a score; 0 if none grows with distance.
-    reach: float = 0.0
+    # The largest term of each set [B] that may cancel in a score; None if none grows with distance.
+    reach: Array | None = None
     #: Whether the gradient depends on ``total``.
     uses_total: ClassVar[bool] = True
-
-    def centre(self) -> None:  # noqa: B027  # most families have no origin
-        """Multiply from an origin in the midst of the targets."""
 
     @abstractmethod
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
@@ -132,22 +133,16 @@ class _ChoiceInBits(Block):
 
 
 class _Squares(Block):
-    """Points: ``H = c |x - z|^2``."""
+    """Points: ``H = c |x - z|^2``, multiplied from the middle of the targets."""
 
     def __init__(self, x: Array, z: Array, curvature: float) -> None:
         self.x, self.z, self.curvature = x, z, curvature
-        self._multiply(x, z)
-
-    def centre(self) -> None:
-        middle = arrays.total(self.x, axis=1, keepdims=True) / self.x.shape[1]
-        self._multiply(arrays.subtract(self.x, middle), arrays.subtract(self.z, middle))
-
-    def _multiply(self, x: Array, z: Array) -> None:
-        """The same points, seen from an origin."""
-        self.queries, self.keys = x, _times(2 * self.curvature, z)
-        self.base = arrays.dot(x, x) * -self.curvature
-        self.bias = arrays.dot(z, self.keys) * -0.5
-        self.reach = -float(min(self.base.min(), self.bias.min()))
+        middle = arrays.total(x, axis=1, keepdims=True) / x.shape[1]
+        self.queries, from_middle = arrays.subtract(x, middle), arrays.subtract(z, middle)
+        self.keys = _times(2 * curvature, from_middle)
+        self.base = arrays.dot(self.queries, self.queries) * -curvature
+        self.bias = arrays.dot(from_middle, self.keys) * -0.5
+        self.reach = -np.minimum(self.base.min(axis=1), self.bias.min(axis=1))
 
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
         apart = _rows(self.x, targets) - _rows(self.z, outputs)
@@ -172,43 +167,68 @@ class Elements:
     """All blocks of an element side by side, with the arguments of `Block`."""
 
     def __init__(self, blocks: Blocks, target: Array, logits: Array) -> None:
-        self.x = target
-        self.blocks: list[Block] = []
-        self.slices: list[slice] = []
-        start = 0
-        for name, width, number in blocks:
-            part = slice(start, start + width)
-            start += width
-            self.slices.append(part)
-            self.blocks.append(KINDS[name](target[..., part], logits[..., part], number))
+        self.given = blocks, target, logits
         # What all pairs cost, [B, M, N], once somebody has asked for it.
         self.pairs: Array | None = None
         # What each output costs beside its element, [B, N].
         self.charges: Array | None = None
-        self._put_together()
+        self._prepare(target, logits)
 
-    def _put_together(self) -> None:
-        # Of all pairs, without the base: [B, N, M] for soft losses and [B, M, N] for others, where
-        # it had to be seen how large they are. They are good for one use.
-        self.scores: Array | None = None
+    def _prepare(self, target: Array, logits: Array) -> None:
+        self.blocks: list[Block] = []
+        self.slices: list[slice] = []
+        start = 0
+        for name, width, number in self.given[0]:
+            part = slice(start, start + width)
+            start += width
+            self.slices.append(part)
+            self.blocks.append(KINDS[name](target[..., part], logits[..., part], number))
         # Those of most families are the targets as they stand.
         as_given = all(block.queries is block.x for block in self.blocks)
-        self.queries = self.x if as_given else _beside([block.queries for block in self.blocks])
+        self.queries = target if as_given else _beside([block.queries for block in self.blocks])
         self.keys = _beside([block.keys for block in self.blocks])
         self.bias = _added([block.bias for block in self.blocks])
         self.base = _added([block.base for block in self.blocks])
         # A reach that is no number is too far.
-        self.reach = sum(block.reach for block in self.blocks)
+        self.reach = _added([block.reach for block in self.blocks])
+        # Of all pairs, without the base: [B, N, M] for soft losses and [B, M, N] for others, where
+        # it had to be seen how large they are.
+        self._scores: Array | None = None
 
-    def centre(self) -> None:
-        """See `Block.centre`; before anything is computed of scores."""
-        for block in self.blocks:
-            block.centre()
-        self._put_together()
+    def widen(self) -> None:
+        """Go on in float64."""
+        _, target, logits = self.given
+        self._prepare(target.astype(np.float64), logits.astype(np.float64))
+        if self.charges is not None:
+            self.charge(self.charges.astype(np.float64))
+
+    def blurs(self, least: Array, valid: Tensor | None) -> bool:
+        """Whether costs [B, M] of the nearest are lost beside their terms: others may be nearer.
+
+        Not in float64, which tells all points apart that float32 can hold.
+        """
+        if self.reach is None or self.keys.dtype == np.float64:
+            return False
+        if valid is None:
+            mean = least.mean(axis=1)
+        else:
+            there = valid.numpy(force=True)
+            total = np.where(there, least, 0).sum(axis=1)
+            mean = np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.inf)
+        return bool((mean < BLURRED * self.reach).any())
+
+    def keep_scores(self, scores: Array) -> None:
+        """See `take_scores`."""
+        self._scores = scores
+
+    def take_scores(self) -> Array | None:
+        """Those that are known already, which whoever takes them may use up."""
+        scores, self._scores = self._scores, None
+        return scores
 
     def charge(self, charges: Array) -> None:
-        """Have every pair cost what its output is charged, [B, N]; once, after `centre`."""
-        self.charges, self.scores = charges, None
+        """Have every pair cost what its output is charged, [B, N]; once."""
+        self.charges, self._scores = charges, None
         self.bias = -charges if self.bias is None else self.bias - charges
 
     @property

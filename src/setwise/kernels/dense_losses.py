@@ -27,8 +27,6 @@ FEWEST_TARGETS = 64
 # gradients are further off than those of differences by over 1e-5 of the largest. Of costs that are
 # themselves as large as what they are computed from, differences lose as much.
 MOST_LOST, MOST_LOST_OF_LARGE = 2**-15, 2**-13.5
-# Where all points are to one side of the origin, all terms are as large as the largest.
-MOST_LOST_UNCENTRED = 2**-17
 # A cost is large if no term of its score is more than so many times as large. It need not be that
 # large to be read off a score: see `Elements.correct_`.
 LARGE = 2.0
@@ -41,44 +39,37 @@ def prepared(
     """What `computed` takes, in float64 where points are far apart; None if they are too far."""
     x, z = target.numpy(force=True), logits.numpy(force=True)
     elements = Elements(blocks, x, z)
-    if elements.reach == 0:
-        return elements
     # High temperatures even out weights, but not the differences that gradients are made of.
     cold = min(1.0, float(temperature))
-    if _are_exact(elements, mode, MOST_LOST_UNCENTRED, cold):
+    # What is lost of the largest terms must not show in weights, nor in a loss.
+    lost = _lost(elements)
+    if lost <= MOST_LOST * cold:
         return elements
-    elements.centre()
-    if _are_exact(elements, mode, MOST_LOST, cold):
+    if lost <= MOST_LOST_OF_LARGE * cold and _are_all_far(elements, mode):
         return elements
     if z.dtype == np.float64:
         return None
-    elements = Elements(blocks, x.astype(np.float64), z.astype(np.float64))
-    elements.centre()
+    elements.widen()
     return elements if _lost(elements) <= MOST_LOST * cold else None
 
 
-def _are_exact(elements: Elements, mode: Mode, most_lost: float, cold: float) -> bool:
-    """Whether what is lost of the largest terms shows in no weight and no loss."""
-    lost = _lost(elements)
-    if lost <= most_lost * cold:
-        return True
-    return lost <= MOST_LOST_OF_LARGE * cold and _are_all_far(elements, mode)
-
-
 def _lost(elements: Elements) -> float:
-    return elements.reach * float(np.finfo(elements.keys.dtype).eps)
+    if elements.reach is None:
+        return 0.0
+    return float(elements.reach.max()) * float(np.finfo(elements.keys.dtype).eps)
 
 
 def _are_all_far(elements: Elements, mode: Mode) -> bool:
     """Whether no cost, not of a single pair, is small beside what it is computed from."""
-    if len(_tiles(elements)) > 1:
+    if len(_tiles(elements)) > 1 or elements.reach is None:
         return False  # to look at all of them would take long
     of_tile = elements.queries, elements.keys, elements.bias
-    elements.scores = _scores(*of_tile) if mode == "soft" else scores_of_targets(*of_tile)
-    largest = elements.scores.max(axis=1 if mode == "soft" else 2)
+    scores = _scores(*of_tile) if mode == "soft" else scores_of_targets(*of_tile)
+    largest = scores.max(axis=1 if mode == "soft" else 2)
     if elements.base is not None:
         largest = largest + elements.base
-    return elements.reach <= -LARGE * float(largest.max())
+    elements.keep_scores(scores)
+    return float(elements.reach.max()) <= -LARGE * float(largest.max())
 
 
 def scores(elements: Elements, targets: slice, temperature: float) -> Tensor:
@@ -151,7 +142,7 @@ def _soft(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls 
     tiles = _tiles(elements)
     pulls: Pulls | None = None
     if len(tiles) == 1:
-        scores = elements.scores if call.output_valid is None else None
+        scores = elements.take_scores() if call.output_valid is None else None
         if scores is None:
             scores = _scores(queries, keys, bias)
         values, pulls = _soft_tile(scores, queries, weight, *options)
@@ -215,6 +206,9 @@ def _hard(call: Call, elements: Elements, gradient: bool) -> tuple[Array, Pulls 
     """The mean, or the largest, of the costs of nearest elements; of both directions if asked."""
     (B, N, _), M = elements.keys.shape, elements.queries.shape[1]
     outputs, costs, targets, back = _nearest(call, elements)
+    if elements.blurs(costs, call.target_valid):
+        elements.widen()
+        outputs, costs, targets, back = _nearest(call, elements)
     elements.correct_(costs.reshape(-1), _numbers(outputs, N), None)
     if targets is not None and back is not None:
         if call.output_valid is None and call.target_valid is None:
@@ -237,7 +231,7 @@ def _pulled(
     targets: Numbers | None,
     pull_back: Array | None,
 ) -> Pulls:
-    """Of each target [B, M] at its output, and of each output [B, N] by its target."""
+    """What pulls at outputs, in the way that takes less time for so many."""
     (_, N, F), M = elements.keys.shape, elements.queries.shape[1]
     pulls = _pulls_of_few if M * N * F <= arrays.FEW_PRODUCTS else _pulls_of_many
     return pulls(elements, outputs, pull, targets, pull_back)
@@ -298,7 +292,7 @@ def _nearest(call: Call, elements: Elements) -> tuple[Numbers, Array, Numbers | 
     if call.both:
         targets, back = np.empty((B, N), dtype=np.int64), np.empty((B, N), dtype=keys.dtype)
     for b, i in _tiles(elements):
-        scores = elements.scores if call.output_valid is None else None
+        scores = elements.take_scores() if call.output_valid is None else None
         if scores is None:
             of_tile = None if bias is None else bias[b]
             scores = scores_of_targets(queries[b, i], keys[b], of_tile)

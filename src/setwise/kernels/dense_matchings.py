@@ -19,15 +19,23 @@ from setwise.kernels.dense_losses import Pulls, scores_of_targets
 
 
 @np.errstate(all="ignore")
-def all_costs(elements: Elements) -> Tensor:
-    """Those of all pairs [B, M, N]."""
-    found = elements.scores
+def all_costs(elements: Elements, valid: Tensor | None) -> Tensor:
+    """Those of all pairs [B, M, N], to be looked at; ``valid`` [B, M] says which targets are."""
+    costs = _all_costs(elements)
+    if elements.reach is not None and elements.blurs(costs.min(axis=2), valid):
+        elements.widen()
+        costs = _all_costs(elements)
+    elements.pairs = costs
+    return torch.from_numpy(costs)
+
+
+def _all_costs(elements: Elements) -> Array:
+    found = elements.take_scores()
     if found is None:
         found = scores_of_targets(elements.queries, elements.keys, elements.bias)
     if elements.base is not None:
         arrays.add_(found, elements.base[:, :, None])
-    elements.pairs = np.negative(found, out=found)
-    return torch.from_numpy(found)
+    return np.negative(found, out=found)
 
 
 def all_matched(matching: Tensor) -> bool:

@@ -12,12 +12,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from setwise.kernels import dense_losses
 from setwise.kernels.dense_elements import Elements
 from setwise.kernels.host_counting import counted
-from setwise.kernels.reference import SOFTPLUS_IS_IDENTITY
 from setwise.kernels.row_losses import Call, Existence
 
 
@@ -27,8 +25,7 @@ def computed(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The losses [B], and their gradients to logits [B, N, F] and to those of existence [B, N]."""
     exists, weight = existence.logits.detach(), existence.weight
-    charges = functional.softplus(-exists, threshold=SOFTPLUS_IS_IDENTITY) * weight
-    elements.charge(charges.numpy().astype(elements.keys.dtype, copy=False))
+    elements.charge(existence.choice.numpy(force=True).astype(elements.keys.dtype, copy=False))
     per_set, pulls = dense_losses.reduced(call, elements, gradient)
     logs, of_number = counted(exists, existence.valid, existence.number, gradient)
     losses = (torch.from_numpy(per_set) - weight * logs).to(dtype)

@@ -18,13 +18,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from setwise.kernels import (
-    clouds,
-    compiled_losses,
-    operators,
-    reference,
-    trees,
-)
+from setwise.kernels import clouds, compiled_losses, operators, reference, trees
 from setwise.kernels.autocast import no_autocast
 from setwise.kernels.matmul_precision import tf32_is_allowed
 from setwise.kernels.ready_loss import ReadyLoss

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.kernels.arrays import Array, Numbers
+from setwise.kernels.arrays import Array, Numbers, sigmoid
 
 # With a tilt so far beyond the logits, things are certain to happen, or not to.
 CERTAIN = 30.0
@@ -34,7 +34,7 @@ def counted(
     # Of less things than are counted anything may be said.
     number = np.clip(count.numpy(force=True).astype(np.int64), 0, there.sum(axis=1))
     tilt = _tilt(z, there, number)
-    q = _sigmoid(z + tilt) * there
+    q = sigmoid(z + tilt) * there
     chances = _chances(q)
     chance = np.maximum(np.take_along_axis(chances, number[None], axis=0)[0], NEXT_TO_NOTHING)
     gained = ((_softplus(z + tilt) - _softplus(z)) * there).sum(axis=1)
@@ -42,7 +42,7 @@ def counted(
     if not gradient:
         return logs, None
     used = q * _chances_without(q, chances, number) / chance[:, None]
-    return logs, torch.from_numpy(used - _sigmoid(z) * there).to(logits.dtype)
+    return logs, torch.from_numpy(used - sigmoid(z) * there).to(logits.dtype)
 
 
 def _tilt(z: Array, there: Array, number: Numbers) -> Array:
@@ -50,8 +50,11 @@ def _tilt(z: Array, there: Array, number: Numbers) -> Array:
     ends = [np.where(there, end, -np.inf).max(axis=1, keepdims=True) for end in (z, -z)]
     low, high = (np.where(end == -np.inf, 0.0, end) + CERTAIN for end in ends)
     low, tilt, wanted = -low, (high - low) / 2, number[:, None]
+    # All of them, or none: there is no better tilt than the last.
+    tilt = np.where(wanted == there.sum(axis=1, keepdims=True), high, tilt)
+    tilt = np.where(wanted == 0, low, tilt)
     for _ in range(MOST_STEPS):
-        q = _sigmoid(z + tilt) * there
+        q = sigmoid(z + tilt) * there
         off = q.sum(axis=1, keepdims=True) - wanted
         if (np.abs(off) < NEAR).all():
             break
@@ -91,19 +94,15 @@ def _chances_without(q: Array, chances: Array, number: Numbers) -> Array:
 
 def _taken_out(q: Array, chances: Array, wanted: Numbers) -> Array:
     """The chance of the number that is wanted [B], without each of the coins: [B, N]."""
-    odds, without, found = q / (1 - q), np.zeros_like(q), np.zeros_like(q)
-    share = 1 / (1 - q)
-    for k in range(int(wanted.max()) + 1):
-        without *= -odds
-        without += chances[k][:, None] * share
-        here = wanted == k
-        if here.any():
+    share, without, found, term = 1 / (1 - q), np.zeros_like(q), np.zeros_like(q), np.empty_like(q)
+    odds, ends = -q * share, set(wanted.tolist())
+    for k in range(max(ends) + 1):
+        without *= odds
+        without += np.multiply(share, chances[k][:, None], out=term)
+        if k in ends:
+            here = wanted == k
             found[here] = without[here]
     return found
-
-
-def _sigmoid(z: Array) -> Array:
-    return torch.from_numpy(z).sigmoid().numpy()
 
 
 def _softplus(z: Array) -> Array:

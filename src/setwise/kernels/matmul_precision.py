@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
+
+from setwise.kernels.autocast import no_autocast
 
 
 def tf32_is_allowed() -> bool:
@@ -40,9 +44,19 @@ def dot_precision(dtype: torch.dtype) -> str:
 
 
 def rounds_on_cpu() -> bool:
-    """Whether PyTorch may round what it multiplies on a CPU: to bfloat16, where there are units."""
+    """Whether PyTorch rounds what it multiplies on this CPU, as its settings allow it to.
+
+    Units for bfloat16, which are not in every processor, are used at "medium".
+    """
     newer = getattr(torch.backends.mkldnn, "matmul", None)  # from PyTorch 2.9 on
-    if newer is None:
-        return torch.get_float32_matmul_precision() != "highest"
-    precision: str = newer.fp32_precision
-    return precision not in ("none", "ieee")
+    allowed: str = torch.get_float32_matmul_precision() if newer is None else newer.fp32_precision
+    return allowed not in ("none", "ieee", "highest") and _rounds(allowed)
+
+
+@cache
+def _rounds(allowed: str) -> bool:
+    """Whether a product is off by more than float32 is, at the precision that is allowed now."""
+    some = torch.linspace(-1, 1, 4 * 64 * 64).reshape(4, 64, 64)
+    with no_autocast(some):
+        off = torch.bmm(some, some).double() - torch.bmm(some.double(), some.double())
+    return bool(off.abs().max() > 1e-3)

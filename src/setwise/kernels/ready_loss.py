@@ -44,13 +44,15 @@ class ReadyLoss(torch.autograd.Function):
         leaves, ready = saved[: len(needs)], saved[len(needs) :]
         twice = torch.is_grad_enabled()
         if twice or not is_array(grad):
-            wanted = [leaf for leaf, need in zip(leaves, needs, strict=True) if need]
             with torch.enable_grad():
+                # One may be computed from another, whose gradient is to be told apart.
+                leaves = [leaf.view_as(leaf) for leaf in leaves]
+                wanted = [leaf for leaf, need in zip(leaves, needs, strict=True) if need]
                 value = ctx.again(*leaves)
                 found = list(torch.autograd.grad(value, wanted, grad, create_graph=twice))
             return None, None, None, *[found.pop(0) if need else None for need in needs]
-        if _is_one(grad) and not _keeps_graph():
-            return None, None, None, *ready  # nobody asks for them again
+        if not _keeps_graph() and _is_one(grad):
+            return None, None, None, *ready  # the graph is not walked again
         each = [
             ready[k] * _beside(grad, ready[k]) if need else None for k, need in enumerate(needs)
         ]
@@ -58,7 +60,9 @@ class ReadyLoss(torch.autograd.Function):
 
 
 def _is_one(grad: Tensor) -> bool:
-    """Whether that is known without waiting for a device."""
+    """Whether that is known without waiting for a device, or for a compiler of gradients."""
+    if torch.compiler.is_compiling():
+        return False
     return grad.dim() == 0 and grad.device.type == "cpu" and grad.item() == 1.0
 
 

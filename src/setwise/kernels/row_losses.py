@@ -39,5 +39,6 @@ class Existence(NamedTuple):
 
     logits: Tensor  # [B, N]
     weight: float
+    choice: Tensor  # [B, N]: what it costs to choose an output
     valid: Tensor  # [B, N]: of which outputs there may be
     number: Tensor  # [B]: how many there are to be

@@ -46,7 +46,9 @@ def row_loss(
     """
     blocks = sets.features.kernel
     given = sets.target, sets.logits, temperature, sets.weight
-    if blocks is None or (presence is not None and not (directed and _is_plain(presence))):
+    if blocks is None or (
+        presence is not None and not (directed and not has_tangent(presence.logits))
+    ):
         return general(sets, presence, reduction)
     elements = few_steps.row_elements(impl, blocks, mode, skip_negligible, *given)
     kernels = elements is None and presence is None
@@ -89,14 +91,10 @@ def row_loss(
     return finish(sets, loss, reduction, *impossible) if early == "none" else loss
 
 
-def _is_plain(presence: Presence) -> bool:
-    """See `dispatch.is_plain`; it may want a gradient."""
-    return not has_tangent(presence.logits)
-
-
 def _existence(sets: Sets, presence: Presence) -> Existence:
     targets, outputs = sets.masks()
-    return Existence(presence.logits, presence.weight, outputs, targets.sum(dim=-1))
+    choice, number = presence.choice(), targets.sum(dim=-1)
+    return Existence(presence.logits, presence.weight, choice, outputs, number)
 
 
 def target_shares(sets: Sets, mode: str) -> Tensor | None:

@@ -39,7 +39,11 @@ def matching_costs(
     sets: Sets, presence: Presence | None, elements: Elements | None = None
 ) -> Tensor:
     """The cost of each pair [B, M, N], with its weight and what the output's existence gains."""
-    costs = pairwise_costs(sets) if elements is None else dense_matchings.all_costs(elements)
+    costs = (
+        pairwise_costs(sets)
+        if elements is None
+        else dense_matchings.all_costs(elements, sets.target_valid)
+    )
     if sets.weight is not None:
         costs = costs * sets.weight.unsqueeze(-1)
     return costs if presence is None else costs - presence.odds().unsqueeze(1)
