@@ -150,6 +150,8 @@ def _ones(size: int, dtype: np.dtype[Any]) -> Array:
 
 def dot(left: Array, right: Array) -> Array:
     """Over the last of three dimensions."""
+    if left.shape[2] <= FACTORS:
+        return total(np.multiply(left, right))
     return np.einsum("bnf,bnf->bn", left, right)
 
 

@@ -36,8 +36,8 @@ class Block(ABC):
     keys: Array  # [B, N, w]
     bias: Array | None = None  # [B, N]; None if it is zero
     base: Array | None = None  # [B, M]
-    # The largest term of each set [B] that may cancel in a score; None if none grows with distance.
-    reach: Array | None = None
+    # The largest term that may cancel in a score; 0 if none grows with distance.
+    reach: float = 0.0
     #: Whether the gradient depends on ``total``.
     uses_total: ClassVar[bool] = True
 
@@ -142,7 +142,7 @@ class _Squares(Block):
         self.keys = _times(2 * curvature, from_middle)
         self.base = arrays.dot(self.queries, self.queries) * -curvature
         self.bias = arrays.dot(from_middle, self.keys) * -0.5
-        self.reach = -np.minimum(self.base.min(axis=1), self.bias.min(axis=1))
+        self.reach = -float(min(self.base.min(), self.bias.min()))
 
     def costs(self, outputs: Numbers | None, targets: Numbers | None) -> Array:
         apart = _rows(self.x, targets) - _rows(self.z, outputs)
@@ -190,7 +190,7 @@ class Elements:
         self.bias = _added([block.bias for block in self.blocks])
         self.base = _added([block.base for block in self.blocks])
         # A reach that is no number is too far.
-        self.reach = _added([block.reach for block in self.blocks])
+        self.reach = sum(block.reach for block in self.blocks)
         # Of all pairs, without the base: [B, N, M] for soft losses and [B, M, N] for others, where
         # it had to be seen how large they are.
         self._scores: Array | None = None
@@ -207,15 +207,19 @@ class Elements:
 
         Not in float64, which tells all points apart that float32 can hold.
         """
-        if self.reach is None or self.keys.dtype == np.float64:
+        if self.reach == 0 or self.keys.dtype == np.float64:
             return False
-        if valid is None:
-            mean = least.mean(axis=1)
-        else:
+        size = least.shape[1]
+        if valid is not None:
             there = valid.numpy(force=True)
-            total = np.where(there, least, 0).sum(axis=1)
-            mean = np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.inf)
-        return bool((mean < BLURRED * self.reach).any())
+            least, size = np.where(there, least, 0), np.maximum(there.sum(axis=1), 1)
+        mean = arrays.total(least) / size
+        if valid is not None:
+            mean[~there.any(axis=1)] = np.inf
+        if not (mean < BLURRED * self.reach).any():
+            return False
+        terms = [term.min(axis=1) for term in (self.bias, self.base) if term is not None]
+        return bool((mean < -BLURRED * np.minimum.reduce(terms)).any())
 
     def keep_scores(self, scores: Array) -> None:
         """See `take_scores`."""

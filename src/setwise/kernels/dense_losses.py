@@ -54,14 +54,12 @@ def prepared(
 
 
 def _lost(elements: Elements) -> float:
-    if elements.reach is None:
-        return 0.0
-    return float(elements.reach.max()) * float(np.finfo(elements.keys.dtype).eps)
+    return elements.reach * float(np.finfo(elements.keys.dtype).eps)
 
 
 def _are_all_far(elements: Elements, mode: Mode) -> bool:
     """Whether no cost, not of a single pair, is small beside what it is computed from."""
-    if len(_tiles(elements)) > 1 or elements.reach is None:
+    if len(_tiles(elements)) > 1:
         return False  # to look at all of them would take long
     of_tile = elements.queries, elements.keys, elements.bias
     scores = _scores(*of_tile) if mode == "soft" else scores_of_targets(*of_tile)
@@ -69,7 +67,7 @@ def _are_all_far(elements: Elements, mode: Mode) -> bool:
     if elements.base is not None:
         largest = largest + elements.base
     elements.keep_scores(scores)
-    return float(elements.reach.max()) <= -LARGE * float(largest.max())
+    return elements.reach <= -LARGE * float(largest.max())
 
 
 def scores(elements: Elements, targets: slice, temperature: float) -> Tensor:

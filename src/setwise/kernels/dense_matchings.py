@@ -22,7 +22,7 @@ from setwise.kernels.dense_losses import Pulls, scores_of_targets
 def all_costs(elements: Elements, valid: Tensor | None) -> Tensor:
     """Those of all pairs [B, M, N], to be looked at; ``valid`` [B, M] says which targets are."""
     costs = _all_costs(elements)
-    if elements.reach is not None and elements.blurs(costs.min(axis=2), valid):
+    if elements.reach > 0 and elements.blurs(costs.min(axis=2), valid):
         elements.widen()
         costs = _all_costs(elements)
     elements.pairs = costs
