@@ -286,7 +286,7 @@ class TestInTheBrowser:
         header = json.loads((BENCHMARKS / "losses-h200.json").read_text())["header"]
         measured = header["commit"][:12], header["date"]
         matrices = []
-        for name in ("matrix-cpu", "matrix-h200"):
+        for name in ("matrix-cpu-threads", "matrix-cpu", "matrix-h200"):
             record = json.loads((BENCHMARKS / f"{name}.json").read_text())
             own = record["header"]
             versions = {key: own[key] for key in ("setwise", "torch", "triton", "python")}
