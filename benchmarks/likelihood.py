@@ -169,7 +169,7 @@ def settled_value(x: Tensor, y: Tensor, t: float) -> float:
 
 def messages(device: str) -> Iterator[Row]:
     """The same number of rounds for all sets, without looks at whether they have settled."""
-    from setwise.kernels.triton import bethe as fused  # not every machine has Triton
+    from setwise.kernels.triton import plain_bethe as fused  # not every machine has Triton
 
     logits, target = Cell(BETHE, "Bernoulli", "detr", SHAPES["detr"]).leaves(device)
     scores = -FAMILIES["Bernoulli"].cost(logits.detach(), target)
@@ -186,7 +186,7 @@ def messages(device: str) -> Iterator[Row]:
     never = patch.object(fused, "tolerance", lambda dtype: -1.0)
     with patch.object(fused, "MOST_ROUNDS", MESSAGES), never:
         found = timed(
-            {"setwise": lambda: fused.bethe(scores, None, None, None), "compiled": rounds}
+            {"setwise": lambda: fused.plain_bethe(scores, None, None), "compiled": rounds}
         )
     for impl, times in found.items():
         yield {"part": "messages", "rounds": MESSAGES, "impl": impl, **times}

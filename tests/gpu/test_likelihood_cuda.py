@@ -56,9 +56,12 @@ def test_many_programs_do_not_keep_a_set_from_settling() -> None:
     torch.testing.assert_close(got.cpu(), right, rtol=1e-5, atol=1e-3)
 
 
+# Also several sets of a group, few sets of many programs, and sets of very many outputs.
 @pytest.mark.parametrize("exclusivity", [None, 0.7])
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-@pytest.mark.parametrize("shape", [*SHAPES, (60, 120, 120)], ids=str)  # several sets of a group
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, (60, 120, 120), (100, 200, 300), (3, 200, 512), (2, 40, 600)], ids=str
+)
 def test_bethe(shape: tuple[int, int, int], scale: float, exclusivity: float | None) -> None:
     scores, odds, rows, columns = problem(*shape, scale)
     shared = None if exclusivity is None else scores.new_full(shape[:1], exclusivity)
@@ -73,6 +76,18 @@ def test_bethe(shape: tuple[int, int, int], scale: float, exclusivity: float | N
     torch.testing.assert_close(got.double()[both], value[both], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(got_pairs.double()[both], pairs[both], rtol=0, atol=2e-3)
     torch.testing.assert_close(used.double()[both], use[both], rtol=0, atol=5e-3)
+
+
+def test_totals_reach_any_size_by_and_by() -> None:
+    """Scores of many more bits than float32 has powers of 2."""
+    scores, odds, rows, columns = problem(20, 60, 80, 300.0)
+    value, pairs, *_, settled, _ = bethe.bethe(scores, odds, None, rows, columns)
+    args = (scores.float(), odds.float(), None, rows, columns)
+    got, got_pairs, _, quiet, _ = sum_matchings(*args, "bethe", True)
+    both = settled & quiet
+    assert both.sum() >= 18
+    torch.testing.assert_close(got.double()[both], value[both], rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(got_pairs.double()[both], pairs[both], rtol=0, atol=2e-3)
 
 
 # Also tall sets, and so many that a group of programs takes several, with many rows each or few.

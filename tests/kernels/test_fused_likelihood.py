@@ -19,7 +19,14 @@ import setwise as sw
 from matchings import random_problem
 from setwise.kernels import bethe, counting, matchings, permanent, sinkhorn
 from setwise.kernels.triton import bethe as kernels
-from setwise.kernels.triton import rounds, subset_sums, tilting, transport
+from setwise.kernels.triton import (
+    plain_bethe,
+    plain_messages,
+    rounds,
+    subset_sums,
+    tilting,
+    transport,
+)
 
 LN_2 = math.log(2)
 # Where a GPU is, the kernels are not made for the interpreter; tests/gpu has them compiled.
@@ -41,10 +48,17 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles that are smaller than the sets, and one program for all of these."""
-    for user in (kernels, transport):
+    for user in (kernels, plain_bethe, transport):
         monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 2, 1))
     for times in ("ASKED_AT_ONCE", "ADDED_AT_ONCE"):
         monkeypatch.setattr(transport, times, 1)
+
+
+@pytest.fixture(params=["plain numbers", "logarithms"])
+def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In which Bethe's messages are computed; logarithms are for sets of very many otherwise."""
+    if request.param == "logarithms":
+        monkeypatch.setattr(plain_bethe, "MOST_OUTPUTS", 0)
 
 
 def problem(B: int, M: int, N: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -175,6 +189,7 @@ class TestBethe:
         ("M", "N", "exclusivity"),
         [(1, 1, None), (2, 5, None), (4, 3, None), (3, 2, 0.3), (2, 4, 0.0)],
     )
+    @pytest.mark.usefixtures("numbers")
     def test_value_and_beliefs(self, M: int, N: int, exclusivity: float | None) -> None:
         scores, odds, rows, columns = problem(2, M, N)
         shared = None if exclusivity is None else scores.new_full((2,), exclusivity)
@@ -187,11 +202,12 @@ class TestBethe:
         close(got[1], pairs, atol=1e-4)
         close(got[2], used, atol=1e-4)
 
-    @pytest.mark.usefixtures("small_tiles")
+    @pytest.mark.usefixtures("small_tiles", "numbers")
     def test_messages_are_those_of_pytorch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Round by round, and what has not settled by then is said."""
         scores, odds, rows, columns = problem(2, 3, 4)
-        monkeypatch.setattr(kernels, "MOST_ROUNDS", 2)
+        for user in (kernels, plain_bethe):
+            monkeypatch.setattr(user, "MOST_ROUNDS", 2)
         got = kernels.bethe(scores.float(), odds.float(), None, (rows, columns))
         g = bethe.graph(scores, odds, None, rows, columns)
         one = bethe._answer(g, bethe._ask(g, torch.zeros_like(g.scores)))
@@ -200,6 +216,7 @@ class TestBethe:
         close(got[1], bethe._beliefs(g, two)[0])
         assert not got[3].any()
 
+    @pytest.mark.usefixtures("numbers")
     def test_extreme_scores(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One way to match wins against the largest scores, by way of very small ones."""
         monkeypatch.setattr(kernels, "MOST_ROUNDS", 11)
@@ -208,10 +225,70 @@ class TestBethe:
         close(value, torch.tensor([-2000.0]).double())
         close(pairs[0], torch.eye(2).flip(0).double())
 
+    @pytest.mark.usefixtures("numbers")
     def test_odds_may_be_large_and_all_alike(self) -> None:
         scores, odds = torch.randn(2, 1, 3), torch.tensor([[250.0] * 3, [-250.0] * 3])
         value, *_ = kernels.bethe(scores, odds, None, None)
         close(value, (scores[:, 0] + odds).logsumexp(1).double())
+
+    def test_totals_reach_any_size_by_and_by(self) -> None:
+        """Scores of many more bits than float32 has powers of 2, with a long way to the end."""
+        scores = 300 * torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(0))
+        value, pairs, _, settled, _ = bethe.bethe(
+            scores.double(), torch.zeros(3, 8).double(), None, *(torch.ones(3, 8) > 0,) * 2
+        )
+        got = kernels.bethe(scores, None, None, None)
+        assert settled.all()
+        assert got[3].all()
+        close(got[0], value)
+        close(got[1], pairs, atol=1e-4)
+
+    def test_in_several_chunks(self) -> None:
+        scores, odds, rows, columns = problem(1, 2, 70)
+        value, pairs, used, settled, _ = bethe.bethe(scores, odds, None, rows, columns)
+        got = kernels.bethe(scores.float(), odds.float(), None, (rows, columns))
+        assert settled.all()
+        assert got[3].all()
+        close(got[0], value)
+        close(got[1], pairs, atol=1e-4)
+        close(got[2], used, atol=1e-4)
+
+    def test_nothing_but_infinity_stays_where_it_is(self) -> None:
+        """Of other sets nothing changes; a set with too many targets is not asked."""
+        scores = torch.randn(3, 2, 3, generator=torch.Generator().manual_seed(0))
+        alone, *_ = kernels.bethe(scores, None, None, None)
+        scores[1, 1] = -math.inf
+        value, pairs, *_ = kernels.bethe(scores, None, None, None)
+        assert value[1] == -math.inf
+        assert value[[0, 2]].equal(alone[[0, 2]])
+        assert (pairs[1, 1] == 0).all()
+        value, pairs, _, settled, _ = kernels.bethe(torch.randn(1, 3, 2), None, None, None)
+        assert settled.all()
+        assert (pairs == 0).all()
+
+
+@triton.jit
+def _put_together(OFFERED, STATE, ODDS, N: tl.constexpr, PROGRAMS: tl.constexpr):
+    plain_messages.answer(OFFERED, STATE, ODDS, ODDS, N, 0.0, False, False, PROGRAMS, N, N)
+
+
+def test_outputs_answer_the_targets_of_all_programs() -> None:
+    """What the largest is among them, and all others together, are told apart by no difference."""
+    asked = torch.rand(3, 5, 4, generator=torch.Generator().manual_seed(0))  # programs, targets
+    asked[1, 2, 0] = 1e12  # beside which a sum of all would leave nothing of the others
+    offered = torch.stack([asked.amax(1), asked.sum(1) - asked.amax(1)], dim=1)
+    rest = asked.double().clone()
+    rest[1, 2, 0] = 0
+    offered[1, 1, 0] = rest[1, :, 0].sum()
+    state = torch.zeros(4, 4)
+    _put_together[(1,)](offered, state, torch.zeros(4), 4, 3)
+    everything = torch.cat([asked.flatten(0, 1).double(), torch.ones(1, 4)])  # and nobody
+    total, largest = everything.sum(0), everything.amax(0)
+    others = torch.where(torch.arange(4) == 0, rest.sum((0, 1)) + 1, total - largest)
+    close(state[0], largest)
+    close(state[1] / state[2], others)
+    close(state[2], 1 / total)
+    close(state[3], -total.log2())
 
 
 class TestTransport:

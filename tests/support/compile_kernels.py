@@ -25,6 +25,7 @@ from setwise.kernels.triton import (
     clouds,
     compared,
     fused_plans,
+    plain_bethe,
     plans,
     points,
     rounds,
@@ -70,9 +71,18 @@ OF_PART: dict[str, dict[str, str]] = {
 class Planned:
     """Stands for a `launch.Launcher`."""
 
-    def __init__(self, kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        constants: dict[str, Any],
+        warps: int,
+        stages: int,
+        registers: int | None = None,
+    ) -> None:
         self.kernel, self.constants = kernel, constants
         self.options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
+        if registers is not None:
+            self.options["maxnreg"] = registers
 
     def compiled(self, capability: int, elements: str, part: str) -> Any:
         """With elements, and weights, of that type."""
@@ -210,6 +220,11 @@ def matching() -> Iterator[tuple[str, Planned]]:
         grid = rounds.grid(1, 300, 300, 1, CPU, 1, of_thread)._replace(programs=10)
         constants = bethe.constants(grid, True, True, shared)
         yield f"Bethe, {shared=}", Planned(bethe.bethe_rounds, constants, grid.warps, 1)
+    for N in (9, 100):
+        grid = plain_bethe.grid(1, N, N, CPU)._replace(programs=1 if N == 9 else 11)
+        constants = plain_bethe.constants(grid, N, True, True)
+        kernel, registers = plain_bethe.plain_rounds, plain_bethe.REGISTERS
+        yield f"Bethe in plain numbers, {N=}", Planned(kernel, constants, grid.warps, 1, registers)
     grid = rounds.grid(1, 300, 300, 1, CPU, 1, transport.OF_THREAD)._replace(programs=5)
     constants = transport.constants(grid, 300, True)
     yield "transport", Planned(transport.sinkhorn_rounds, constants, grid.warps, 1)

@@ -1,7 +1,7 @@
 """Bethe's approximation of the sum over all matchings: all rounds of messages in one launch.
 
 Legend: B sets, M targets, N outputs. See `messages` for a round, and `rounds` for the programs that
-exchange them.
+exchange them. Sets whose outputs are exclusive, and not very many, are left to `plain_bethe`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
+from setwise.kernels.triton import plain_bethe
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.messages import answer, ask, beliefs
 from setwise.kernels.triton.rounds import (
@@ -19,6 +20,7 @@ from setwise.kernels.triton.rounds import (
     MOST_ROUNDS,
     NEVER,
     Grid,
+    count,
     grid,
     largest_of,
     meet,
@@ -62,27 +64,21 @@ def _measure(
 
 
 @triton.jit
-def _count(
-    ODDS, ROWS, COLUMNS, M, N,
-    MASKED: tl.constexpr, PRESENCE: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+def _reach_of_odds(
+    ODDS, COLUMNS, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr, BLOCK_E: tl.constexpr
 ):  # fmt: skip
-    """The numbers of valid targets and outputs; the spread of odds, and the largest of them."""
-    rows, columns = tl.zeros([BLOCK_L], tl.int32), tl.zeros([BLOCK_E], tl.int32)
+    """The spread of odds, and the largest of them."""
     high = tl.full([BLOCK_E], NEVER, tl.float32)
     low = high
-    for i0 in range(0, M, BLOCK_L):
-        rows += valid(ROWS, i0 + tl.arange(0, BLOCK_L), M, MASKED).to(tl.int32)
-    for j0 in range(0, N, BLOCK_E):
-        j = j0 + tl.arange(0, BLOCK_E)
-        ok = valid(COLUMNS, j, N, MASKED)
-        columns += ok.to(tl.int32)
-        if PRESENCE:
+    if PRESENCE:
+        for j0 in range(0, N, BLOCK_E):
+            j = j0 + tl.arange(0, BLOCK_E)
+            ok = valid(COLUMNS, j, N, MASKED)
             odds = tl.load(ODDS + j, mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, odds, NEVER))
             low = tl.maximum(low, tl.where(ok, -odds, NEVER))
     most, least = tl.max(high, 0), tl.max(low, 0)
-    of_odds = tl.maximum(most + least, 0.0) + tl.maximum(tl.maximum(most, least), 0.0)
-    return tl.sum(rows, 0), tl.sum(columns, 0), of_odds
+    return tl.maximum(most + least, 0.0) + tl.maximum(tl.maximum(most, least), 0.0)
 
 
 @triton.jit
@@ -119,7 +115,8 @@ def bethe_rounds(
         tl.store(P + PROGRAMS + place, low)
         met = meet(ARRIVED + group, met, PROGRAMS)
         spread = largest_of(P, PROGRAMS) + largest_of(P + PROGRAMS, PROGRAMS)
-        rows, columns, of_odds = _count(D, R, C, M, N, MASKED, PRESENCE, BLOCK_L, BLOCK_E)
+        rows, columns = count(R, M, MASKED, BLOCK_L), count(C, N, MASKED, BLOCK_E)
+        of_odds = _reach_of_odds(D, C, N, MASKED, PRESENCE, BLOCK_E)
         limit = ((tl.maximum(spread, 0.0) + of_odds) * M * 2.0 + CERTAIN) * LOG2_E
         e, lone, some = _exclusivity(E, b, SHARED)
         # With as many targets as outputs none is left over: no message should wait for that.
@@ -178,6 +175,9 @@ def bethe_of_arrays(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
     """The same in one launch: of outputs' use nothing where it is the sum of their pairs."""
     B, M, N = scores.shape
+    if exclusivity is None and N <= plain_bethe.MOST_OUTPUTS:
+        value, pairs, settled, answers = plain_bethe.plain_bethe(scores, odds, masks)
+        return value, pairs, None, settled, answers
     programs = programs_for(max(M, N), LINES)
     of_thread = FEW if programs >= SEVERAL and exclusivity is None else MORE
     plan = grid(B, M, N, programs, scores.device, PER_SM, of_thread)

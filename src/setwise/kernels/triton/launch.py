@@ -51,11 +51,20 @@ class Compiled(NamedTuple):
 class Launcher:
     """A kernel with its constants, number of warps and stages; see `launcher`."""
 
-    def __init__(self, kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        constants: dict[str, Any],
+        warps: int,
+        stages: int,
+        registers: int | None = None,
+    ) -> None:
         self._kernel, self._constants = kernel, constants
         self._values = tuple(constants.values())
         # Newer releases of Triton may no longer fuse multiplications and additions by default.
         self._options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
+        if registers is not None:
+            self._options["maxnreg"] = registers
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     def __call__(
@@ -196,12 +205,21 @@ def _require_arrays(tensors: tuple[Tensor, ...]) -> None:
 _launchers: dict[tuple[Any, ...], Launcher] = {}
 
 
-def launcher(kernel: Any, constants: dict[str, Any], warps: int, stages: int) -> Launcher:
-    """The one launcher of a kernel with these options; worth keeping by those who call often."""
+def launcher(
+    kernel: Any,
+    constants: dict[str, Any],
+    warps: int,
+    stages: int,
+    registers: int | None = None,
+) -> Launcher:
+    """The one launcher of a kernel with these options; worth keeping by those who call often.
+
+    A thread has so many ``registers`` at most, so that a multiprocessor has room for more of them.
+    """
     # The name, for the hash of a kernel is that of its source.
-    key = (kernel.__module__, kernel.__name__, warps, stages, *constants.values())
+    key = (kernel.__module__, kernel.__name__, warps, stages, registers, *constants.values())
     if key not in _launchers:
-        _launchers[key] = Launcher(kernel, constants, warps, stages)
+        _launchers[key] = Launcher(kernel, constants, warps, stages, registers)
     return _launchers[key]
 
 

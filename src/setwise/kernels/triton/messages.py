@@ -89,7 +89,7 @@ def weigh(
 
 
 @triton.jit
-def _log_of_rest(x):
+def log_of_rest(x):
     """``log2(1 - x)`` of numbers from 0 to a half, to the last bits of float32.
 
     A polynomial: the logarithm itself takes thrice as long.
@@ -112,7 +112,7 @@ def _lost(v, everything, others, second):
     share = tl.exp2(v - everything[:, None])
     largest = v > second[:, None]
     # The share of any but the largest is at most a half: nothing is lost in 1 - share.
-    lost = _log_of_rest(tl.where(largest, 0.0, share))
+    lost = log_of_rest(tl.where(largest, 0.0, share))
     return tl.where(largest, (others - everything)[:, None], lost)
 
 

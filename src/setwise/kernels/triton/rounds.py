@@ -72,6 +72,15 @@ def valid(VALID, e, size, MASKED: tl.constexpr):
 
 
 @triton.jit
+def count(VALID, size, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    """How many elements there are."""
+    total = tl.zeros([BLOCK], tl.int32)
+    for e0 in range(0, size, BLOCK):
+        total += valid(VALID, e0 + tl.arange(0, BLOCK), size, MASKED).to(tl.int32)
+    return tl.sum(total, 0)
+
+
+@triton.jit
 def total_of(PARTS, PROGRAMS: tl.constexpr):
     """The sum of the numbers that the programs of a group have stored."""
     place = tl.arange(0, MAX_PROGRAMS)

@@ -1,0 +1,186 @@
+"""Bethe's approximation of the sum over all matchings, in plain numbers: all rounds in one launch.
+
+Legend: B sets, M targets, N outputs. See `plain_messages` for a round, and `rounds` for the
+programs that exchange them. Outputs that are shared, and sets of very many, are left to `bethe`.
+
+A program has some targets of a set. What it asks of outputs it leaves for the others, and meets
+them once a round; then every program adds up for itself what all have asked, in the same order.
+What one round leaves, the next but one overwrites: by then all have met again.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
+from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.plain_messages import answer, ask, beliefs, start
+from setwise.kernels.triton.rounds import (
+    MOST_ROUNDS,
+    NEVER,
+    Grid,
+    count,
+    largest_of,
+    meet,
+    own_part,
+    programs_for,
+    settles,
+    take_place,
+    total_of,
+)
+from setwise.kernels.triton.tiles import blocks_in, power_of_2, sm_count
+from setwise.kernels.triton.weights import LN_2
+
+# Outputs of a chunk, and of a set: a thread keeps what it knows of some of each chunk.
+CHUNK, MOST_OUTPUTS = 64, 512
+# Targets of a tile: one for each warp, which needs no other to add up their terms then. Where one
+# chunk is enough, as many as are a tile of so many pairs.
+WARPS, SMALL_TILE = 4, 1024
+# Targets of a program: few where there are not enough sets to keep the device busy otherwise.
+MANY, FEW, ALONE = 28, 12, 64
+# Programs on each multiprocessor, for which there is room if a thread has so many registers. There
+# is a third more room, but not in the cache, for what programs keep.
+PER_SM, REGISTERS = 3, 160
+AT_ONCE = 256  # outputs that answer
+
+
+@triton.jit
+def plain_rounds(
+    SCORES, ODDS, ROWS, COLUMNS, ANSWERS, PAIRS, LOGS, ASKED, TOTALS, STATE, OFFERED, VALUE,
+    SETTLED, PARTS, ARRIVED, B, M, N, groups, most, between, quiet,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
+    CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """Rounds until a set has settled, ``most`` of them; then PAIRS and ANSWERS.
+
+    LOGS, ASKED, TOTALS and STATE are a program's own. OFFERED has places for this round and for the
+    next; PARTS has a program's share of the value, of the change, and what was strange at first.
+    """
+    group, place = take_place(ARRIVED, groups, PROGRAMS)
+    program = group * PROGRAMS + place
+    rows = tl.cdiv(tl.cdiv(M, PROGRAMS), BLOCK_L) * BLOCK_L
+    S, Q = LOGS + program * rows * WIDTH, ASKED + program * rows * WIDTH
+    T, state = TOTALS + program * rows, STATE + program * 4 * WIDTH
+    met = 0
+    for b in range(group, B, groups):
+        start_of_set = b * M * N
+        D, R, C = ODDS + b * N, ROWS + b * M, COLUMNS + b * N
+        P = PARTS + b * 3 * PROGRAMS
+        i, end = own_part(M, place, PROGRAMS)
+        targets = count(R, M, MASKED, BLOCK_C)
+        outputs = count(C, N, MASKED, BLOCK_C)
+        # With as many targets as outputs none is left over: no message should wait for that.
+        unused = tl.where(targets == outputs, NEVER, 0.0)
+        # What is impossible has no answer, and is not asked for one.
+        last = tl.where(targets > outputs, i, end)
+        strange = start(
+            SCORES + start_of_set, S, Q, T, state, R, C, i, last, rows, N,
+            MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+        )  # fmt: skip
+        tl.store(P + 2 * PROGRAMS + place, strange)
+        tl.debug_barrier()
+        rounds, value, settled = 0, 0.0, False
+        while (rounds < most) & (settled == 0):
+            look = rounds % between == 0
+            offered = OFFERED + (b * 2 + rounds % 2) * PROGRAMS * 2 * WIDTH
+            own = offered + place * 2 * WIDTH
+            if look:
+                by_rows, apart = ask(
+                    S, Q, T, state, own, R, i, last, rows,
+                    True, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+                )  # fmt: skip
+                tl.store(P + place, by_rows * LN_2)
+                tl.store(P + PROGRAMS + place, apart)
+            else:
+                ask(
+                    S, Q, T, state, own, R, i, last, rows,
+                    False, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+                )  # fmt: skip
+            met = meet(ARRIVED + group, met, PROGRAMS)
+            by_columns = answer(
+                offered, state, D, C, N, unused, MASKED, PRESENCE, PROGRAMS, WIDTH, BLOCK_C
+            )
+            if look:
+                before = value
+                value = total_of(P, PROGRAMS) + by_columns * LN_2
+                change = largest_of(P + PROGRAMS, PROGRAMS)
+                settled = settles(before, value, change, rounds, quiet)
+            tl.debug_barrier()
+            rounds += 1
+        beliefs(
+            S, Q, PAIRS + start_of_set, ANSWERS + start_of_set, T, state, R, C, i, last, end, rows,
+            N, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+        )  # fmt: skip
+        if place == 0:
+            tl.store(VALUE + b, value + total_of(P + 2 * PROGRAMS, PROGRAMS))
+            tl.store(SETTLED + b, settled)
+        tl.debug_barrier()
+
+
+@lru_cache(maxsize=1024)
+def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
+    """Programs for a set, sets at once, and the tiles of a program."""
+    elements = min(CHUNK, max(2, power_of_2(N)))
+    lines, warps = WARPS, WARPS
+    if elements >= N:
+        lines = min(SMALL_TILE // elements, max(2, power_of_2(M)))
+        warps = max(1, lines * elements * WARPS // SMALL_TILE)
+    if device.type != "cuda":
+        return Grid(1, B, lines, elements, warps)
+    room = PER_SM * sm_count(device)
+    programs = 1 if max(M, N) <= ALONE else programs_for(M, MANY)
+    if programs > 1 and B * programs < room:
+        programs = programs_for(M, FEW)
+    # Alone, a program waits for nobody, and the device may run as many as it has room for.
+    groups = B if programs == 1 else min(B, max(1, room // programs))
+    return Grid(programs, groups, lines, elements, warps)
+
+
+def constants(grid: Grid, N: int, masked: bool, presence: bool) -> dict[str, int]:
+    """What the kernel is compiled for."""
+    chunks = blocks_in(N, grid.elements)
+    kind = {"MASKED": masked, "PRESENCE": presence, "PROGRAMS": grid.programs}
+    kind |= {"WIDTH": chunks * grid.elements, "CHUNKS": chunks}
+    tile = {"BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
+    return kind | tile | {"BLOCK_C": min(AT_ONCE, max(2, power_of_2(N)))}
+
+
+def plain_bethe(
+    scores: Tensor, odds: Tensor | None, masks: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Value [B], probabilities of pairs [B, M, N], which have settled [B], answers [B, M, N]."""
+    B, M, N = scores.shape
+    plan = grid(B, M, N, scores.device)
+    kind = constants(plan, N, masks is not None, odds is not None)
+    programs, width = plan.programs * plan.groups, kind["WIDTH"]
+    rows = programs * blocks_in(blocks_in(M, plan.programs), plan.lines) * plan.lines
+    value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
+    answers, pairs = scores.new_empty(B, M, N), scores.new_empty(B, M, N)
+    given = [value if odds is None else odds.contiguous()]
+    given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
+    launch = launcher(plain_rounds, kind, plan.warps, 1, REGISTERS)
+    launch(
+        (programs, 1, 1),
+        (
+            scores.contiguous(),
+            *given,
+            answers,
+            pairs,
+            scores.new_empty(rows, width),
+            scores.new_empty(rows, width),
+            scores.new_empty(rows),
+            scores.new_empty(programs, 4, width),
+            scores.new_empty(B, 2, plan.programs, 2, width),
+            value,
+            settled.view(torch.uint8),
+            scores.new_empty(B, 3, plan.programs),
+            plan.arrived(scores),
+        ),
+        (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
+    )
+    return value, pairs, settled, answers

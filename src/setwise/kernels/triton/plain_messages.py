@@ -1,0 +1,263 @@
+"""A round of Bethe's messages in plain numbers; see `setwise.kernels.bethe` for what they say.
+
+Legend: M targets, N outputs; L and E of them in a tile. WIDTH has room for N outputs, in chunks.
+
+Of a line, a target or an output, only ratios matter. So a target's terms, its weights times what
+outputs answer, are divided by their total of the round before, and what is asked of an output by
+what all have asked; the logarithms of these totals are kept, and may be of any size::
+
+    weight_ij = exp(score_ij) / (total_i total_j)
+    free_ij   = 1 - asked_ij / sum_i asked_ij      the share of an output that others leave to it
+    term_ij   = weight_ij / free_ij
+    asked_ij  = weight_ij / (sum_j term_ij - term_ij)
+
+What is asked is what a program keeps from round to round. What all others of a line add up to is
+the sum of all but one of the largest, and by how much the largest exceeds the own one: there is no
+difference of large numbers in it.
+
+A total changes by a factor of at most 2^50 in a round, and what others leave counts as at least
+2^-50 of a line, so that everything is in the range of float32. That only delays messages: where
+they end totals rest, and no probability is off by more than that.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from setwise.kernels.triton.messages import log_of_rest
+from setwise.kernels.triton.rounds import valid
+from setwise.kernels.triton.weights import LN_2, LOG2_E
+
+# The least share of a line that others leave, and the least total.
+LEAST = tl.constexpr(2.0**-50)
+# The least that probabilities are divided by. The logarithm of the most that counts of an output's
+# being left over: its total is on the way there.
+TINY, MOST_AT_ONCE = tl.constexpr(2.0**-100), tl.constexpr(100.0)
+
+
+@triton.jit
+def _join(top, others, top_2, others_2):
+    """The largest of the terms of two parts of a line, and the sum of all others."""
+    return tl.maximum(top, top_2), others + others_2 + tl.minimum(top, top_2)
+
+
+@triton.jit
+def _inverse(x):
+    """One over numbers above 0: a division takes several times as long."""
+    root = tl.rsqrt(x)
+    return root * root
+
+
+@triton.jit
+def _place(i0, k, STRIDE: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr):
+    """Of a chunk of the rows from i0 on."""
+    j = k * BLOCK_E + tl.arange(0, BLOCK_E)
+    return (i0 + tl.arange(0, BLOCK_L)[:, None]) * STRIDE + j[None, :]
+
+
+@triton.jit
+def start(
+    SCORES, LOGS, ASKED, TOTALS, STATE, ROWS, COLUMNS, first, last, rows, N,
+    MASKED: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """LOGS of weights to base 2, TOTALS by the best outputs, and a STATE in which these answer 1.
+
+    Gives NaN if a score is, minus infinity if all of a target are, and 0 else.
+    """
+    strange = tl.zeros([BLOCK_L], tl.float32)
+    for i0 in range(0, rows, BLOCK_L):
+        row = i0 + tl.arange(0, BLOCK_L)
+        i = first + row
+        i_ok = valid(ROWS, i, last, MASKED)
+        best = tl.full([BLOCK_L, BLOCK_E], float("-inf"), tl.float32)
+        nan = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+        for k in tl.static_range(CHUNKS):
+            j = k * BLOCK_E + tl.arange(0, BLOCK_E)
+            ok = i_ok[:, None] & valid(COLUMNS, j, N, MASKED)[None, :]
+            s = tl.load(SCORES + i[:, None] * N + j[None, :], mask=ok, other=float("-inf"))
+            s *= LOG2_E
+            best = tl.maximum(best, s)
+            nan += tl.where(s != s, s, 0.0)
+            at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
+            tl.store(LOGS + at, s)
+            tl.store(ASKED + at, tl.zeros([BLOCK_L, BLOCK_E], tl.float32))
+        largest = tl.max(best, 1)
+        nothing = largest == float("-inf")
+        tl.store(TOTALS + row, tl.where(nothing, 0.0, -largest))
+        strange += tl.sum(nan, 1) + tl.where(i_ok & nothing, float("-inf"), 0.0)
+    for k in tl.static_range(CHUNKS):
+        j = k * BLOCK_E + tl.arange(0, BLOCK_E)
+        zero = tl.zeros([BLOCK_E], tl.float32)
+        tl.store(STATE + j, zero + 1.0)
+        tl.store(STATE + WIDTH + j, zero)
+        tl.store(STATE + 2 * WIDTH + j, zero + 1.0)
+        tl.store(STATE + 3 * WIDTH + j, zero)
+    return tl.sum(strange, 0)
+
+
+@triton.jit
+def _known(
+    STATE, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr
+):  # fmt: skip
+    """The STATE of outputs, in chunks for each row of a tile.
+
+    The most that an output was asked by a target; by all others, as a share of the total; one over
+    the total; and minus the logarithm of all totals so far.
+    """
+    tops, others, shares, prices = (), (), (), ()
+    for k in tl.static_range(CHUNKS):
+        j = _place(0, k, 0, BLOCK_L, BLOCK_E)
+        tops = tops + (tl.load(STATE + j),)
+        others = others + (tl.load(STATE + WIDTH + j),)
+        shares = shares + (tl.load(STATE + 2 * WIDTH + j),)
+        prices = prices + (tl.load(STATE + 3 * WIDTH + j),)
+    return tops, others, shares, prices
+
+
+@triton.jit
+def _nothing(CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr):
+    """Zeros for every chunk of a row."""
+    chunks = ()
+    for _ in tl.static_range(CHUNKS):
+        chunks = chunks + (tl.zeros([BLOCK_L, BLOCK_E], tl.float32),)
+    return chunks
+
+
+@triton.jit
+def _weigh(
+    LOGS, ASKED, tops, rests, shares, prices, i0, total,
+    WIDTH: tl.constexpr, CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Weights and terms of some targets; of each the largest term, and the sum of all others."""
+    logs, asked = (), ()
+    for k in tl.static_range(CHUNKS):
+        at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
+        logs = logs + (tl.load(LOGS + at),)
+        asked = asked + (tl.load(ASKED + at),)
+    weights, terms = (), ()
+    top = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+    others = top
+    for k in tl.static_range(CHUNKS):
+        free = tl.maximum((tops[k] - asked[k]) * shares[k] + rests[k], LEAST)
+        weight = tl.exp2(logs[k] + (total[:, None] + prices[k]))
+        term = weight * _inverse(free)
+        others += tl.minimum(top, term)
+        top = tl.maximum(top, term)
+        weights, terms = weights + (weight,), terms + (term,)
+    top, others = tl.reduce((top, others), 1, _join)
+    return weights, terms, top, others
+
+
+@triton.jit
+def ask(
+    LOGS, ASKED, TOTALS, STATE, OFFERED, ROWS, first, last, rows,
+    LOOK: tl.constexpr, MASKED: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """What targets make of the answers and ask in turn; their share of the value.
+
+    And, if to ``LOOK``, by how much at most they and outputs differ on the probability of a pair.
+    OFFERED has the largest that was asked of each output, and the sum of all others. A thread
+    keeps to its outputs: these are put together in the end.
+    """
+    value = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+    by_line, apart = tl.zeros([BLOCK_L], tl.float32), value
+    tops, rests, shares, prices = _known(STATE, WIDTH, CHUNKS, BLOCK_L, BLOCK_E)
+    most, less = _nothing(CHUNKS, BLOCK_L, BLOCK_E), _nothing(CHUNKS, BLOCK_L, BLOCK_E)
+    for i0 in range(0, rows, BLOCK_L):
+        row = i0 + tl.arange(0, BLOCK_L)
+        before = tl.load(TOTALS + row)
+        weights, terms, top, others = _weigh(
+            LOGS, ASKED, tops, rests, shares, prices, i0, before,
+            WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+        )  # fmt: skip
+        total = tl.maximum(top + others, LEAST)
+        least, log = total * LEAST, tl.log2(total)
+        tl.store(TOTALS + row, before - log)
+        if LOOK:
+            share = _inverse(total)
+            by_line += tl.where(valid(ROWS, first + row, last, MASKED), log - before, 0.0)
+        more, lesser = (), ()
+        for k in tl.static_range(CHUNKS):
+            at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
+            rest = tl.maximum(others[:, None] + (top[:, None] - terms[k]), least[:, None])
+            if LOOK:
+                by_output = tl.load(ASKED + at) * shares[k]
+                by_target = terms[k] * share[:, None]
+                apart = tl.maximum(apart, tl.abs(by_target - by_output))
+                small = by_target <= 0.5
+                lost = log_of_rest(tl.where(small, by_target, 0.0))
+                value += tl.where(small, lost, tl.log2(rest * share[:, None]))
+            asked = weights[k] * _inverse(rest)
+            tl.store(ASKED + at, asked)
+            a, b = _join(most[k], less[k], asked, 0.0)
+            more, lesser = more + (a,), lesser + (b,)
+        most, less = more, lesser
+    for k in tl.static_range(CHUNKS):
+        j = k * BLOCK_E + tl.arange(0, BLOCK_E)
+        a, b = tl.reduce((most[k], less[k]), 0, _join)
+        tl.store(OFFERED + j, a)
+        tl.store(OFFERED + WIDTH + j, b)
+    return tl.sum(by_line + tl.sum(value, 1), 0), tl.max(tl.max(apart, 1), 0)
+
+
+@triton.jit
+def answer(
+    OFFERED, STATE, ODDS, COLUMNS, N, unused,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """The STATE of outputs by what the targets of all programs ask; their share of the value."""
+    value = tl.zeros([BLOCK_C], tl.float32)
+    for j0 in range(0, N, BLOCK_C):
+        j = j0 + tl.arange(0, BLOCK_C)
+        there = valid(COLUMNS, j, N, MASKED)
+        odds = tl.zeros([BLOCK_C], tl.float32)
+        if PRESENCE:
+            odds = tl.load(ODDS + j, mask=there, other=0.0) * LOG2_E
+        price = tl.load(STATE + 3 * WIDTH + j, mask=j < N, other=0.0)
+        left_over = tl.where(there, unused - odds, 0.0)
+        top = tl.exp2(tl.minimum(left_over + price, MOST_AT_ONCE))
+        others = top * 0.0
+        for p in tl.static_range(PROGRAMS):
+            most = tl.load(OFFERED + 2 * p * WIDTH + j, mask=j < N, other=0.0)
+            rest = tl.load(OFFERED + (2 * p + 1) * WIDTH + j, mask=j < N, other=0.0)
+            top, others = _join(top, others, most, rest)
+        total = tl.maximum(top + others, LEAST)
+        log, share = tl.log2(total), 1.0 / total
+        tl.store(STATE + j, top, mask=j < N)
+        tl.store(STATE + WIDTH + j, others * share, mask=j < N)
+        tl.store(STATE + 2 * WIDTH + j, share, mask=j < N)
+        tl.store(STATE + 3 * WIDTH + j, price - log, mask=j < N)
+        value += tl.where(there, log - price + odds, 0.0)
+    return tl.sum(value, 0)
+
+
+@triton.jit
+def beliefs(
+    LOGS, ASKED, PAIRS, ANSWERS, TOTALS, STATE, ROWS, COLUMNS, first, last, end, rows, N,
+    MASKED: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """The probabilities of PAIRS, and the logarithms of ANSWERS, of all targets up to the end."""
+    tops, rests, shares, prices = _known(STATE, WIDTH, CHUNKS, BLOCK_L, BLOCK_E)
+    for i0 in range(0, rows, BLOCK_L):
+        row = i0 + tl.arange(0, BLOCK_L)
+        _, terms, top, others = _weigh(
+            LOGS, ASKED, tops, rests, shares, prices, i0, tl.load(TOTALS + row),
+            WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+        )  # fmt: skip
+        share = 1.0 / tl.maximum(top + others, TINY)
+        i_ok = valid(ROWS, first + row, last, MASKED)
+        for k in tl.static_range(CHUNKS):
+            j = k * BLOCK_E + tl.arange(0, BLOCK_E)
+            asked = tl.load(ASKED + _place(i0, k, WIDTH, BLOCK_L, BLOCK_E))
+            free = tl.maximum((tops[k] - asked) * shares[k] + rests[k], LEAST)
+            message = (prices[k] - tl.log2(free)) * LN_2
+            ok = i_ok[:, None] & valid(COLUMNS, j, N, MASKED)[None, :]
+            at = (first + row)[:, None] * N + j[None, :]
+            there = (first + row < end)[:, None] & (j < N)[None, :]
+            tl.store(ANSWERS + at, tl.where(ok, message, 0.0), mask=there)
+            tl.store(PAIRS + at, tl.where(ok, terms[k] * share[:, None], 0.0), mask=there)
