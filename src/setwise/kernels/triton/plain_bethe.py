@@ -36,8 +36,9 @@ from setwise.kernels.triton.rounds import (
 from setwise.kernels.triton.tiles import blocks_in, power_of_2, sm_count
 from setwise.kernels.triton.weights import LN_2
 
-# Outputs of a chunk, and of a set: a thread keeps what it knows of some of each chunk.
-CHUNK, MOST_OUTPUTS = 64, 512
+# Outputs of a set, and of a chunk: a thread keeps what it knows of some of each. Wide chunks leave
+# more of the last one idle, but with more than five a kernel takes long to compile.
+MOST_OUTPUTS, CHUNK, WIDE_CHUNK, MOST_CHUNKS = 512, 64, 128, 5
 # Targets of a tile: one for each warp, which needs no other to add up their terms then. Where one
 # chunk is enough, as many as are a tile of so many pairs.
 WARPS, SMALL_TILE = 4, 1024
@@ -125,7 +126,7 @@ def plain_rounds(
 @lru_cache(maxsize=1024)
 def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
     """Programs for a set, sets at once, and the tiles of a program."""
-    elements = min(CHUNK, max(2, power_of_2(N)))
+    elements = min(CHUNK if N <= MOST_CHUNKS * CHUNK else WIDE_CHUNK, max(2, power_of_2(N)))
     lines, warps = WARPS, WARPS
     if elements >= N:
         lines = min(SMALL_TILE // elements, max(2, power_of_2(M)))
