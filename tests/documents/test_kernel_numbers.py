@@ -251,12 +251,16 @@ def test_messages_and_transport_are_as_the_page_says() -> None:
     plans = {(row["impl"], row["temperature"]): row for row in rows if row["part"] == "transport"}
     assert "hence its errors above" in text
     assert "Transport is ahead of both libraries" in text
+    level = []
     for (peer, t), row in plans.items():
         ours = plans["setwise", t]
         if peer != "setwise":
             assert row["value_error"] > ours["value_error"]
-            assert row["min_ms"] > ours["min_ms"]
             assert row["median_ms"] > ours["median_ms"]
+            if row["min_ms"] <= ours["min_ms"]:
+                assert row["min_ms"] > 0.95 * ours["min_ms"]
+                level.append((peer, t))
+    assert level == ([("geomloss", 1.0)] if "where their least times are level" in text else [])
 
 
 @pytest.mark.slow  # what is committed is compared in the first tier
