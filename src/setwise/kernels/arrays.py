@@ -24,6 +24,8 @@ Numbers = NDArray[np.int64]
 
 # From so many numbers on, PyTorch is as fast; its exponentials and comparisons are sooner.
 MANY, MANY_POWERS, MANY_COMPARED = 2**14, 2**11, 2**12
+# From so many on NumPy finds the extremes of an array in half the time.
+MANY_SOUGHT = 2**15
 # Products of a matrix up to which NumPy multiplies it where there are threads, and from which its
 # library would start threads of its own. With Intel's MKL, which takes less long for small ones,
 # the latter are those of a batch that PyTorch multiplies; and the sizes of matrices that it
@@ -76,12 +78,24 @@ def beside(parts: Sequence[Array]) -> Array:
     return np.concatenate(parts, axis=-1, out=empty(shape, parts[0].dtype))
 
 
-def exp_(array: Array) -> Array:
-    """In place."""
+def exp_(array: Array, near: bool = False) -> Array:
+    """In place; of ``near`` exponents none is so small that its power is next to nothing."""
     if array.size < MANY_POWERS:
         return np.exp(array, out=array)
-    powers.exp_(torch.from_numpy(array))
+    given = torch.from_numpy(array)
+    if near:
+        given.exp_()
+    else:
+        powers.exp_(given)
     return array
+
+
+def extremes(array: Array) -> tuple[float, float]:
+    """The least and the greatest; both NaN if any is."""
+    if array.size >= MANY_SOUGHT:
+        return array.min().item(), array.max().item()
+    least, most = torch.from_numpy(array).aminmax()
+    return least.item(), most.item()
 
 
 def sigmoid(array: Array) -> Array:
@@ -133,12 +147,13 @@ def total(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
         return torch.from_numpy(array).sum(dim=axis, keepdim=keepdims).numpy()
     if axis == 1:
         sums = np.matmul(_ones(array.shape[1], array.dtype), array)
-    elif array.flags.c_contiguous:
+        return sums[:, None] if keepdims else sums
+    if array.flags.c_contiguous:
         rows = array.reshape(-1, array.shape[-1])
         sums = rows.dot(_ones(array.shape[-1], array.dtype)).reshape(array.shape[:-1])
     else:
         sums = np.matmul(array, _ones(array.shape[-1], array.dtype))
-    return np.expand_dims(sums, axis) if keepdims else sums
+    return sums[..., None] if keepdims else sums
 
 
 @lru_cache(maxsize=64)  # of less than `MANY_PRODUCTS` each

@@ -30,6 +30,9 @@ MOST_LOST, MOST_LOST_OF_LARGE = 2**-15, 2**-13.5
 # A cost is large if no term of its score is more than so many times as large. It need not be that
 # large to be read off a score: see `Elements.correct_`.
 LARGE = 2.0
+# Scores this far apart, or less, are as precise relative to the largest of them all: the rounding
+# of a difference is a millionth.
+NEAR = 32.0
 
 
 @np.errstate(all="ignore")
@@ -178,10 +181,13 @@ def _soft_tile(
     """
     if temperature != 1.0:
         scores *= 1 / temperature
-    # Relative to the largest: softmax weights then add up to 1 however large scores are.
-    top = arrays.largest(scores, axis=1)
+    # Relative to the largest: softmax weights then add up to 1 however large scores are. That of all
+    # targets will do where scores are near each other.
+    least, most = arrays.extremes(scores)
+    near = most - least <= NEAR
+    top = np.asarray(most, scores.dtype) if near else arrays.largest(scores, axis=1)
     arrays.subtract_(scores, top)
-    powers = arrays.exp_(scores)
+    powers = arrays.exp_(scores, near)
     sums = arrays.total(powers, axis=1, keepdims=True)
     values = (top + np.log(sums))[:, 0]
     if factor is None:

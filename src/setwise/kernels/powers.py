@@ -29,7 +29,7 @@ def not_too_small(exponents: Tensor) -> Tensor:
     least = LEAST_WEIGHED.get(exponents.dtype)
     if least is None or not _are_dear(exponents) or not is_eager() or has_tangent(exponents):
         return exponents
-    if not exponents.detach().amin() < least:
+    if not exponents.detach().amin().item() < least:
         return exponents
     # Minus infinity stays what it is: there may be nothing else.
     return torch.where(exponents > -math.inf, exponents.clamp(min=least), exponents)
@@ -41,7 +41,7 @@ def _are_dear(exponents: Tensor) -> bool:
 
 def any_lost(exponents: Tensor) -> bool:
     """Whether a power would be dear."""
-    return _are_dear(exponents) and bool(exponents.amin() < LEAST[exponents.dtype])
+    return _are_dear(exponents) and exponents.amin().item() < LEAST[exponents.dtype]
 
 
 def exp(exponents: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def exp_(exponents: Tensor, least: float | None = None) -> Tensor:
     if not _are_dear(exponents):
         return exponents.exp_()
     least = LEAST[exponents.dtype] if least is None else least
-    if not exponents.amin() < least:
+    if not exponents.amin().item() < least:
         return exponents.exp_()
     # Whatever is as small as what all of these become; NaN is not.
     smallest = math.exp(least) * (1 + 1e-5)
