@@ -78,16 +78,19 @@ def test_bethe(shape: tuple[int, int, int], scale: float, exclusivity: float | N
     torch.testing.assert_close(used.double()[both], use[both], rtol=0, atol=5e-3)
 
 
-def test_totals_reach_any_size_by_and_by() -> None:
-    """Scores of many more bits than float32 has powers of 2."""
-    scores, odds, rows, columns = problem(20, 60, 80, 300.0)
-    value, pairs, *_, settled, _ = bethe.bethe(scores, odds, None, rows, columns)
+@pytest.mark.parametrize("scale", [300.0, 3000.0])
+@pytest.mark.parametrize("shape", [(50, 4, 6), (20, 60, 80), (5, 100, 300)], ids=str)
+def test_scores_that_are_far_apart(shape: tuple[int, int, int], scale: float) -> None:
+    """Of many more bits than float32 has powers of 2; some sets are left to logarithms."""
+    scores, odds, rows, columns = problem(*shape, scale)
+    odds *= scale
+    value, pairs, _, settled, _ = bethe.bethe(scores, odds, None, rows, columns)
     args = (scores.float(), odds.float(), None, rows, columns)
     got, got_pairs, _, quiet, _ = sum_matchings(*args, "bethe", True)
     both = settled & quiet
-    assert both.sum() >= 18
-    torch.testing.assert_close(got.double()[both], value[both], rtol=1e-5, atol=1e-4)
-    torch.testing.assert_close(got_pairs.double()[both], pairs[both], rtol=0, atol=2e-3)
+    assert both.double().mean() >= 0.8
+    torch.testing.assert_close(got.double()[both], value[both], rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(got_pairs.double()[both], pairs[both], rtol=0, atol=5e-3)
 
 
 # Also tall sets, and so many that a group of programs takes several, with many rows each or few.

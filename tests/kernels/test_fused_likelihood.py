@@ -56,7 +56,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["plain numbers", "logarithms"])
 def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In which Bethe's messages are computed; logarithms are for sets of very many otherwise."""
+    """In which messages of exclusive outputs are computed; else logarithms are for very many."""
     if request.param == "logarithms":
         monkeypatch.setattr(plain_bethe, "MOST_OUTPUTS", 0)
 
@@ -185,12 +185,16 @@ class TestExact:
 
 
 class TestBethe:
-    @pytest.mark.parametrize(
-        ("M", "N", "exclusivity"),
-        [(1, 1, None), (2, 5, None), (4, 3, None), (3, 2, 0.3), (2, 4, 0.0)],
-    )
+    @pytest.mark.parametrize(("M", "N"), [(1, 1), (2, 5), (4, 3)])
     @pytest.mark.usefixtures("numbers")
-    def test_value_and_beliefs(self, M: int, N: int, exclusivity: float | None) -> None:
+    def test_value_and_beliefs(self, M: int, N: int) -> None:
+        self.judge(M, N, None)
+
+    @pytest.mark.parametrize(("M", "N", "exclusivity"), [(3, 2, 0.3), (2, 4, 0.0)])
+    def test_outputs_that_are_shared(self, M: int, N: int, exclusivity: float) -> None:
+        self.judge(M, N, exclusivity)
+
+    def judge(self, M: int, N: int, exclusivity: float | None) -> None:
         scores, odds, rows, columns = problem(2, M, N)
         shared = None if exclusivity is None else scores.new_full((2,), exclusivity)
         value, pairs, used, settled, _ = bethe.bethe(scores, odds, shared, rows, columns)
@@ -219,7 +223,8 @@ class TestBethe:
     @pytest.mark.usefixtures("numbers")
     def test_extreme_scores(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One way to match wins against the largest scores, by way of very small ones."""
-        monkeypatch.setattr(kernels, "MOST_ROUNDS", 11)
+        for user in (kernels, plain_bethe):  # which gives up then, and leaves it to logarithms
+            monkeypatch.setattr(user, "MOST_ROUNDS", 11)
         scores = torch.tensor([[[0.0, -1000.0], [-1000.0, -3000.0]]])
         value, pairs, *_ = kernels.bethe(scores, None, None, None)
         close(value, torch.tensor([-2000.0]).double())
@@ -231,17 +236,52 @@ class TestBethe:
         value, *_ = kernels.bethe(scores, odds, None, None)
         close(value, (scores[:, 0] + odds).logsumexp(1).double())
 
-    def test_totals_reach_any_size_by_and_by(self) -> None:
-        """Scores of many more bits than float32 has powers of 2, with a long way to the end."""
+    def test_scores_of_many_bits_settle_in_plain_numbers(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of more than float32 has powers of 2: by way of totals, for nothing is left to others."""
         scores = 300 * torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(0))
         value, pairs, _, settled, _ = bethe.bethe(
             scores.double(), torch.zeros(3, 8).double(), None, *(torch.ones(3, 8) > 0,) * 2
         )
-        got = kernels.bethe(scores, None, None, None)
+        got, got_pairs, quiet, _, left = plain_bethe.plain_bethe(scores, None, None)
+        assert settled.all()
+        assert quiet.all()
+        assert not left.any()
+        close(got, value)
+        close(got_pairs, pairs, atol=1e-4)
+
+    @pytest.mark.parametrize(
+        ("scores", "odds", "is_left"),
+        [
+            # A total rises further than another falls: all terms of a target are lost for a while.
+            ([[3200.0, 0.0]], [-800.0, 800.0], False),
+            ([[7705.0, -1320, 794], [3128, 4156, -2898]], [-2196.0, -1648.0, 216.0], False),
+            # Too many rounds from the end.
+            ([[1.0, 0.5, -0.5, 0.0], [-1.0, 0.0, 0.3, 0.2]], [-1e4] * 4, True),
+            ([[5000.0, 0.0, 0.0], [5000.0, 0.0, 0.0]], [0.0] * 3, True),
+            # Rounding keeps it in motion.
+            ([[3000.0, 1.0, 0.0], [3000.0, 0.0, 0.5]], [0.0] * 3, True),
+        ],
+    )
+    def test_what_is_held_back_has_not_settled(
+        self, scores: list[list[float]], odds: list[float], is_left: bool
+    ) -> None:
+        """It may seem quiet. In the end it is left to logarithms, and what stands beside it not."""
+        far, prices = torch.tensor([scores]), torch.tensor([odds])
+        near = torch.randn(far.shape, generator=torch.Generator().manual_seed(0))
+        scores_, odds_ = torch.cat([far, near]), torch.cat([prices, 0 * prices])
+        valid = [torch.ones(2, size) > 0 for size in far.shape[1:]]
+        value, pairs, used, settled, _ = bethe.bethe(scores_.double(), odds_.double(), None, *valid)
+        *_, quiet, _, left = plain_bethe.plain_bethe(scores_, odds_, None)
+        assert left.tolist() == [is_left, False]
+        assert quiet.tolist() == [not is_left, True]
+        got = kernels.bethe(scores_, odds_, None, None)
         assert settled.all()
         assert got[3].all()
         close(got[0], value)
-        close(got[1], pairs, atol=1e-4)
+        close(got[1], pairs, atol=2e-3)
+        close(got[2], used, atol=2e-3)
 
     def test_in_several_chunks(self) -> None:
         scores, odds, rows, columns = problem(1, 2, 70)
@@ -262,9 +302,24 @@ class TestBethe:
         assert value[1] == -math.inf
         assert value[[0, 2]].equal(alone[[0, 2]])
         assert (pairs[1, 1] == 0).all()
-        value, pairs, _, settled, _ = kernels.bethe(torch.randn(1, 3, 2), None, None, None)
+        odds = torch.tensor([[1e4, -1e4]])
+        value, pairs, _, settled, _ = kernels.bethe(torch.randn(1, 3, 2), odds, None, None)
         assert settled.all()
         assert (pairs == 0).all()
+
+    def test_a_device_is_given_no_more_than_it_has_room_for(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Programs that wait for each other run at the same time; scratch is theirs, not a set's."""
+        device, plan = torch.device("cuda"), plain_bethe.grid.__wrapped__
+        monkeypatch.setattr(plain_bethe, "sm_count", lambda device: 132)
+        sizes = [
+            plan(*shape, device)[:2] for shape in ((64, 300, 300), (1, 20, 300), (1, 300, 300))
+        ]
+        assert sizes == [(11, 36), (2, 1), (16, 1)]
+        assert plan(100_000, 9, 9, device)[:2] == (1, 132 * plain_bethe.MOST_PER_SM)
+        monkeypatch.setattr(plain_bethe, "sm_count", lambda device: 6)
+        assert plan(64, 300, 300, device)[:2] == (6, 3)
 
 
 @triton.jit

@@ -60,7 +60,7 @@ OF_PART: dict[str, dict[str, str]] = {
         **{"STATE": "*i32", "S": "i32", "L": "i32"},
     },
     "matchings": {
-        **dict.fromkeys(("ROWS", "COLUMNS", "SETTLED", "TARGET_VALID"), "*u8"),
+        **dict.fromkeys(("ROWS", "COLUMNS", "SETTLED", "LEFT", "TARGET_VALID"), "*u8"),
         **dict.fromkeys(("ORDER", "START", "ARRIVED"), "*i32"),
         **dict.fromkeys(("quiet", "t", "share", "r", "certain"), "fp32"),
         "presence_weight": "fp32",
@@ -218,9 +218,9 @@ def matching() -> Iterator[tuple[str, Planned]]:
     for shared in (True, False):
         of_thread = bethe.MORE if shared else bethe.FEW
         grid = rounds.grid(1, 300, 300, 1, CPU, 1, of_thread)._replace(programs=10)
-        constants = bethe.constants(grid, True, True, shared)
+        constants = bethe.constants(grid, True, True, shared, not shared)
         yield f"Bethe, {shared=}", Planned(bethe.bethe_rounds, constants, grid.warps, 1)
-    for N in (9, 100):
+    for N in (9, 300):
         grid = plain_bethe.grid(1, N, N, CPU)._replace(programs=1 if N == 9 else 11)
         constants = plain_bethe.constants(grid, N, True, True)
         kernel, registers = plain_bethe.plain_rounds, plain_bethe.REGISTERS

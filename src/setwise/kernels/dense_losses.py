@@ -181,8 +181,8 @@ def _soft_tile(
     """
     if temperature != 1.0:
         scores *= 1 / temperature
-    # Relative to the largest: softmax weights then add up to 1 however large scores are. That of all
-    # targets will do where scores are near each other.
+    # Relative to the largest: softmax weights then add up to 1 however large scores are. The
+    # largest of all targets will do where scores are near each other.
     least, most = arrays.extremes(scores)
     near = most - least <= NEAR
     top = np.asarray(most, scores.dtype) if near else arrays.largest(scores, axis=1)

@@ -1,7 +1,8 @@
 """Bethe's approximation of the sum over all matchings: all rounds of messages in one launch.
 
 Legend: B sets, M targets, N outputs. See `messages` for a round, and `rounds` for the programs that
-exchange them. Sets whose outputs are exclusive, and not very many, are left to `plain_bethe`.
+exchange them. Sets whose outputs are exclusive, and not very many, are left to `plain_bethe`, and
+come back if they are too much for it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 # Programs on each multiprocessor: with more, the messages of all would not fit in the cache.
 PER_SM = 2
-# Elements that a thread has of a tile: few where several programs wait for each other, so that
-# there is room for more threads. Not with exclusivity: its kernels want more registers for each.
-FEW, MORE, SEVERAL = 2, 4, 3
+# Elements that a thread has of a tile: few, so that there is room for more threads while others
+# wait. With exclusivity kernels want more registers for each.
+FEW, MORE = 2, 4
 # See `setwise.kernels.bethe`.
 CERTAIN = tl.constexpr(100.0)
 
@@ -94,62 +95,85 @@ def _exclusivity(E, b, SHARED: tl.constexpr):
 
 
 @triton.jit
-def bethe_rounds(
+def _rounds_of_set(
     SCORES, ODDS, E, ROWS, COLUMNS, ANSWERS, ASKED, USED, VALUE, SETTLED, PARTS, ARRIVED,
-    B, M, N, groups, most, between, quiet,
+    b, group, place, met, M, N, most, between, quiet,
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr,
     PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """Rounds until a set has settled, ``most`` of them; in the end ASKED has the probabilities."""
+    """Rounds until set b has settled; how often the programs of its group have met by then."""
+    start = b * M * N
+    S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
+    D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
+    P = PARTS + b * 2 * PROGRAMS
+    i, i_end = own_part(M, place, PROGRAMS)
+    j, j_end = own_part(N, place, PROGRAMS)
+    high, low = _measure(S, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
+    tl.store(P + place, high)
+    tl.store(P + PROGRAMS + place, low)
+    met = meet(ARRIVED + group, met, PROGRAMS)
+    spread = largest_of(P, PROGRAMS) + largest_of(P + PROGRAMS, PROGRAMS)
+    rows, columns = count(R, M, MASKED, BLOCK_L), count(C, N, MASKED, BLOCK_E)
+    of_odds = _reach_of_odds(D, C, N, MASKED, PRESENCE, BLOCK_E)
+    limit = ((tl.maximum(spread, 0.0) + of_odds) * M * 2.0 + CERTAIN) * LOG2_E
+    e, lone, some = _exclusivity(E, b, SHARED)
+    # With as many targets as outputs none is left over: no message should wait for that.
+    unused = tl.where((rows == columns) & (e == 1.0), NEVER, 0.0)
+    hopeless = (rows > columns) & (e == 1.0)
+    rounds, value, settled = 0, 0.0, False
+    while (rounds < most) & (settled == 0):
+        look = rounds % between == 0
+        by_rows = ask(S, A, Q, R, C, i, i_end, N, limit, MASKED, BLOCK_L, BLOCK_E)
+        met = meet(ARRIVED + group, met, PROGRAMS)
+        by_columns, apart = answer(
+            S, Q, A, D, U, R, C, j, j_end, M, N, unused, lone, some, limit, look,
+            MASKED, PRESENCE, SHARED, BLOCK_L, BLOCK_E,
+        )  # fmt: skip
+        if look:
+            tl.store(P + place, (by_rows + by_columns) * LN_2)
+            tl.store(P + PROGRAMS + place, tl.where(hopeless, 0.0, apart))
+        met = meet(ARRIVED + group, met, PROGRAMS)
+        if look:
+            before, value = value, total_of(P, PROGRAMS)
+            # The largest, not the sum: that would be judged by the number of programs as well.
+            change = largest_of(P + PROGRAMS, PROGRAMS)
+            settled = settles(before, value, change, rounds, quiet)
+        rounds += 1
+    beliefs(S, A, Q, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
+    if place == 0:
+        tl.store(VALUE + b, value)
+        tl.store(SETTLED + b, settled)
+    return met
+
+
+@triton.jit
+def bethe_rounds(
+    SCORES, ODDS, E, ROWS, COLUMNS, ANSWERS, ASKED, USED, VALUE, SETTLED, LEFT, PARTS, ARRIVED,
+    B, M, N, groups, most, between, quiet,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr, SOME: tl.constexpr,
+    PROGRAMS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """Rounds until a set has settled, ``most`` of them; in the end ASKED has the probabilities.
+
+    If only of SOME, then of those that are LEFT.
+    """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     met = 0
     for b in range(group, B, groups):
-        start = b * M * N
-        S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
-        D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
-        P = PARTS + b * 2 * PROGRAMS
-        i, i_end = own_part(M, place, PROGRAMS)
-        j, j_end = own_part(N, place, PROGRAMS)
-        high, low = _measure(S, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
-        tl.store(P + place, high)
-        tl.store(P + PROGRAMS + place, low)
-        met = meet(ARRIVED + group, met, PROGRAMS)
-        spread = largest_of(P, PROGRAMS) + largest_of(P + PROGRAMS, PROGRAMS)
-        rows, columns = count(R, M, MASKED, BLOCK_L), count(C, N, MASKED, BLOCK_E)
-        of_odds = _reach_of_odds(D, C, N, MASKED, PRESENCE, BLOCK_E)
-        limit = ((tl.maximum(spread, 0.0) + of_odds) * M * 2.0 + CERTAIN) * LOG2_E
-        e, lone, some = _exclusivity(E, b, SHARED)
-        # With as many targets as outputs none is left over: no message should wait for that.
-        unused = tl.where((rows == columns) & (e == 1.0), NEVER, 0.0)
-        hopeless = (rows > columns) & (e == 1.0)
-        rounds, value, settled = 0, 0.0, False
-        while (rounds < most) & (settled == 0):
-            look = rounds % between == 0
-            by_rows = ask(S, A, Q, R, C, i, i_end, N, limit, MASKED, BLOCK_L, BLOCK_E)
-            met = meet(ARRIVED + group, met, PROGRAMS)
-            by_columns, apart = answer(
-                S, Q, A, D, U, R, C, j, j_end, M, N, unused, lone, some, limit, look,
-                MASKED, PRESENCE, SHARED, BLOCK_L, BLOCK_E,
+        mine = True
+        if SOME:
+            mine = tl.load(LEFT + b) != 0
+        if mine:
+            met = _rounds_of_set(
+                SCORES, ODDS, E, ROWS, COLUMNS, ANSWERS, ASKED, USED, VALUE, SETTLED, PARTS,
+                ARRIVED, b, group, place, met, M, N, most, between, quiet,
+                MASKED, PRESENCE, SHARED, PROGRAMS, BLOCK_L, BLOCK_E,
             )  # fmt: skip
-            if look:
-                tl.store(P + place, (by_rows + by_columns) * LN_2)
-                tl.store(P + PROGRAMS + place, tl.where(hopeless, 0.0, apart))
-            met = meet(ARRIVED + group, met, PROGRAMS)
-            if look:
-                before, value = value, total_of(P, PROGRAMS)
-                # The largest, not the sum: that would be judged by the number of programs as well.
-                change = largest_of(P + PROGRAMS, PROGRAMS)
-                settled = settles(before, value, change, rounds, quiet)
-            rounds += 1
-        beliefs(S, A, Q, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
-        if place == 0:
-            tl.store(VALUE + b, value)
-            tl.store(SETTLED + b, settled)
 
 
-def constants(grid: Grid, masked: bool, presence: bool, shared: bool) -> dict[str, int]:
+def constants(grid: Grid, masked: bool, presence: bool, shared: bool, some: bool) -> dict[str, int]:
     """What the kernel is compiled for."""
-    kind = {"MASKED": masked, "PRESENCE": presence, "SHARED": shared}
+    kind = {"MASKED": masked, "PRESENCE": presence, "SHARED": shared, "SOME": some}
     return kind | {"PROGRAMS": grid.programs, "BLOCK_L": grid.lines, "BLOCK_E": grid.elements}
 
 
@@ -173,21 +197,21 @@ def bethe_of_arrays(
     exclusivity: Tensor | None,
     masks: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
-    """The same in one launch: of outputs' use nothing where it is the sum of their pairs."""
+    """The same in two launches at most: of outputs' use nothing where it is the sum of pairs."""
     B, M, N = scores.shape
+    left: Tensor | None = None
     if exclusivity is None and N <= plain_bethe.MOST_OUTPUTS:
-        value, pairs, settled, answers = plain_bethe.plain_bethe(scores, odds, masks)
-        return value, pairs, None, settled, answers
-    programs = programs_for(max(M, N), LINES)
-    of_thread = FEW if programs >= SEVERAL and exclusivity is None else MORE
-    plan = grid(B, M, N, programs, scores.device, PER_SM, of_thread)
-    answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
-    value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
+        value, pairs, settled, answers, left = plain_bethe.plain_bethe(scores, odds, masks)
+    else:
+        answers, pairs = scores.new_zeros(B, M, N), scores.new_empty(B, M, N)
+        value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
+    of_thread = FEW if exclusivity is None else MORE
+    plan = grid(B, M, N, programs_for(max(M, N), LINES), scores.device, PER_SM, of_thread)
     used = None if exclusivity is None else scores.new_empty(B, N)
     given = [value if t is None else t.contiguous() for t in (odds, exclusivity)]
     given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
-    kind = constants(plan, masks is not None, odds is not None, exclusivity is not None)
-    launch = launcher(bethe_rounds, kind, plan.warps, 1)
+    kind = (masks is not None, odds is not None, exclusivity is not None, left is not None)
+    launch = launcher(bethe_rounds, constants(plan, *kind), plan.warps, 1)
     launch(
         (plan.programs * plan.groups, 1, 1),
         (
@@ -198,6 +222,7 @@ def bethe_of_arrays(
             value if used is None else used,
             value,
             settled.view(torch.uint8),
+            (settled if left is None else left).view(torch.uint8),
             scores.new_empty(B, 2, plan.programs),
             plan.arrived(scores),
         ),

@@ -1,11 +1,13 @@
 """Bethe's approximation of the sum over all matchings, in plain numbers: all rounds in one launch.
 
 Legend: B sets, M targets, N outputs. See `plain_messages` for a round, and `rounds` for the
-programs that exchange them. Outputs that are shared, and sets of very many, are left to `bethe`.
+programs that exchange them. Outputs that are shared, and sets of very many, are left to `bethe`,
+and so are sets that do not settle for scores that are very far apart.
 
 A program has some targets of a set. What it asks of outputs it leaves for the others, and meets
 them once a round; then every program adds up for itself what all have asked, in the same order.
-What one round leaves, the next but one overwrites: by then all have met again.
+What one round leaves, the next but one overwrites: by then all have met again. What is judged at a
+look is overwritten at the next look, before which there are other rounds.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from torch import Tensor
 
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
 from setwise.kernels.triton.launch import launcher
-from setwise.kernels.triton.plain_messages import answer, ask, beliefs, start
+from setwise.kernels.triton.plain_messages import (
+    EASY,
+    STRAINED,
+    answer,
+    ask,
+    beliefs,
+    start,
+)
 from setwise.kernels.triton.rounds import (
     MOST_ROUNDS,
     NEVER,
@@ -44,23 +53,25 @@ MOST_OUTPUTS, CHUNK, WIDE_CHUNK, MOST_CHUNKS = 512, 64, 128, 5
 WARPS, SMALL_TILE = 4, 1024
 # Targets of a program: few where there are not enough sets to keep the device busy otherwise.
 MANY, FEW, ALONE = 28, 12, 64
-# Programs on each multiprocessor, for which there is room if a thread has so many registers. There
-# is a third more room, but not in the cache, for what programs keep.
-PER_SM, REGISTERS = 3, 160
+# Programs on each multiprocessor, for which there is room if a thread has so many registers; and as
+# many as there may be of such that wait for nobody.
+PER_SM, REGISTERS, MOST_PER_SM = 3, 160, 32
 AT_ONCE = 256  # outputs that answer
+assert ROUNDS_BETWEEN_LOOKS > 1
 
 
 @triton.jit
 def plain_rounds(
     SCORES, ODDS, ROWS, COLUMNS, ANSWERS, PAIRS, LOGS, ASKED, TOTALS, STATE, OFFERED, VALUE,
-    SETTLED, PARTS, ARRIVED, B, M, N, groups, most, between, quiet,
+    SETTLED, LEFT, PARTS, ARRIVED, B, M, N, groups, most, between, quiet,
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
     CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Rounds until a set has settled, ``most`` of them; then PAIRS and ANSWERS.
 
     LOGS, ASKED, TOTALS and STATE are a program's own. OFFERED has places for this round and for the
-    next; PARTS has a program's share of the value, of the change, and what was strange at first.
+    next; PARTS has a program's share of the value, by how much it is apart, how strained, and what
+    was strange at first. LEFT are the sets that are left to logarithms, with ANSWERS of 0.
     """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     program = group * PROGRAMS + place
@@ -71,55 +82,64 @@ def plain_rounds(
     for b in range(group, B, groups):
         start_of_set = b * M * N
         D, R, C = ODDS + b * N, ROWS + b * M, COLUMNS + b * N
-        P = PARTS + b * 3 * PROGRAMS
+        P = PARTS + b * 4 * PROGRAMS
         i, end = own_part(M, place, PROGRAMS)
         targets = count(R, M, MASKED, BLOCK_C)
         outputs = count(C, N, MASKED, BLOCK_C)
         # With as many targets as outputs none is left over: no message should wait for that.
         unused = tl.where(targets == outputs, NEVER, 0.0)
         # What is impossible has no answer, and is not asked for one.
-        last = tl.where(targets > outputs, i, end)
+        hopeless = targets > outputs
+        last = tl.where(hopeless, i, end)
         strange = start(
             SCORES + start_of_set, S, Q, T, state, R, C, i, last, rows, N,
             MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
         )  # fmt: skip
-        tl.store(P + 2 * PROGRAMS + place, strange)
+        tl.store(P + 3 * PROGRAMS + place, strange)
         tl.debug_barrier()
-        rounds, value, settled = 0, 0.0, False
+        rounds, value, strain, settled = 0, 0.0, 0.0, hopeless
         while (rounds < most) & (settled == 0):
             look = rounds % between == 0
             offered = OFFERED + (b * 2 + rounds % 2) * PROGRAMS * 2 * WIDTH
             own = offered + place * 2 * WIDTH
             if look:
-                by_rows, apart = ask(
+                by_rows, apart, strained = ask(
                     S, Q, T, state, own, R, i, last, rows,
                     True, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
                 )  # fmt: skip
                 tl.store(P + place, by_rows * LN_2)
                 tl.store(P + PROGRAMS + place, apart)
+                tl.store(P + 2 * PROGRAMS + place, strained)
             else:
                 ask(
                     S, Q, T, state, own, R, i, last, rows,
                     False, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
                 )  # fmt: skip
             met = meet(ARRIVED + group, met, PROGRAMS)
-            by_columns = answer(
+            by_columns, of_columns = answer(
                 offered, state, D, C, N, unused, MASKED, PRESENCE, PROGRAMS, WIDTH, BLOCK_C
             )
             if look:
                 before = value
                 value = total_of(P, PROGRAMS) + by_columns * LN_2
                 change = largest_of(P + PROGRAMS, PROGRAMS)
-                settled = settles(before, value, change, rounds, quiet)
+                strain = tl.maximum(largest_of(P + 2 * PROGRAMS, PROGRAMS), of_columns)
+                # Where a total is held back, all may seem quiet.
+                settled = settles(before, value, change, rounds, quiet) & (strain < STRAINED)
             tl.debug_barrier()
             rounds += 1
+        strange = 0.0
+        if rounds > 0:
+            strange = total_of(P + 3 * PROGRAMS, PROGRAMS)
+        left = (settled == 0) & (strain > EASY) & (strange == 0.0)
         beliefs(
             S, Q, PAIRS + start_of_set, ANSWERS + start_of_set, T, state, R, C, i, last, end, rows,
-            N, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+            N, left, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
         )  # fmt: skip
         if place == 0:
-            tl.store(VALUE + b, value + total_of(P + 2 * PROGRAMS, PROGRAMS))
-            tl.store(SETTLED + b, settled)
+            tl.store(VALUE + b, value + strange)
+            tl.store(SETTLED + b, settled & (strange == 0.0))
+            tl.store(LEFT + b, left)
         tl.debug_barrier()
 
 
@@ -135,11 +155,12 @@ def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
         return Grid(1, B, lines, elements, warps)
     room = PER_SM * sm_count(device)
     programs = 1 if max(M, N) <= ALONE else programs_for(M, MANY)
-    if programs > 1 and B * programs < room:
+    if max(M, N) > ALONE and B * programs < room:
         programs = programs_for(M, FEW)
-    # Alone, a program waits for nobody, and the device may run as many as it has room for.
-    groups = B if programs == 1 else min(B, max(1, room // programs))
-    return Grid(programs, groups, lines, elements, warps)
+    programs = min(programs, sm_count(device))
+    if programs == 1:
+        room = MOST_PER_SM * sm_count(device)
+    return Grid(programs, min(B, max(1, room // programs)), lines, elements, warps)
 
 
 def constants(grid: Grid, N: int, masked: bool, presence: bool) -> dict[str, int]:
@@ -153,14 +174,18 @@ def constants(grid: Grid, N: int, masked: bool, presence: bool) -> dict[str, int
 
 def plain_bethe(
     scores: Tensor, odds: Tensor | None, masks: tuple[Tensor, Tensor] | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Value [B], probabilities of pairs [B, M, N], which have settled [B], answers [B, M, N]."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Value [B], probabilities of pairs [B, M, N], which have settled [B], answers [B, M, N].
+
+    And which sets [B] are left to logarithms.
+    """
     B, M, N = scores.shape
     plan = grid(B, M, N, scores.device)
     kind = constants(plan, N, masks is not None, odds is not None)
     programs, width = plan.programs * plan.groups, kind["WIDTH"]
     rows = programs * blocks_in(blocks_in(M, plan.programs), plan.lines) * plan.lines
-    value, settled = scores.new_empty(B), scores.new_empty(B, dtype=torch.bool)
+    value = scores.new_empty(B)
+    settled, left = (scores.new_empty(B, dtype=torch.bool) for _ in range(2))
     answers, pairs = scores.new_empty(B, M, N), scores.new_empty(B, M, N)
     given = [value if odds is None else odds.contiguous()]
     given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
@@ -179,9 +204,10 @@ def plain_bethe(
             scores.new_empty(B, 2, plan.programs, 2, width),
             value,
             settled.view(torch.uint8),
-            scores.new_empty(B, 3, plan.programs),
+            left.view(torch.uint8),
+            scores.new_empty(B, 4, plan.programs),
             plan.arrived(scores),
         ),
         (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
     )
-    return value, pairs, settled, answers
+    return value, pairs, settled, answers, left

@@ -15,9 +15,10 @@ What is asked is what a program keeps from round to round. What all others of a 
 the sum of all but one of the largest, and by how much the largest exceeds the own one: there is no
 difference of large numbers in it.
 
-A total changes by a factor of at most 2^50 in a round, and what others leave counts as at least
-2^-50 of a line, so that everything is in the range of float32. That only delays messages: where
-they end totals rest, and no probability is off by more than that.
+So that all of this is in the range of float32, what others leave counts as at least 2^-50 of a
+line, and no total falls below that in a round. Where messages end, neither makes a difference. A
+set that is not there yet is STRAINED if a total was held back, and REACHING if the product of all
+totals of a line is FAR from 1, where rounding may keep its weights from coming to rest.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ from setwise.kernels.triton.weights import LN_2, LOG2_E
 
 # The least share of a line that others leave, and the least total.
 LEAST = tl.constexpr(2.0**-50)
-# The least that probabilities are divided by. The logarithm of the most that counts of an output's
-# being left over: its total is on the way there.
-TINY, MOST_AT_ONCE = tl.constexpr(2.0**-100), tl.constexpr(100.0)
+# The least that probabilities are divided by.
+TINY = tl.constexpr(2.0**-100)
+# The logarithm to base 2 of the most that counts of an output's being left over.
+MOST_AT_ONCE = tl.constexpr(100.0)
+# What a set is, and the logarithm to base 2 of a total that is far from 1.
+EASY, REACHING, STRAINED = tl.constexpr(0.0), tl.constexpr(1.0), tl.constexpr(2.0)
+FAR = tl.constexpr(128.0)
 
 
 @triton.jit
@@ -51,7 +56,7 @@ def _inverse(x):
 
 @triton.jit
 def _place(i0, k, STRIDE: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr):
-    """Of a chunk of the rows from i0 on."""
+    """Where a tile begins at row i0 and chunk k of a matrix."""
     j = k * BLOCK_E + tl.arange(0, BLOCK_E)
     return (i0 + tl.arange(0, BLOCK_L)[:, None]) * STRIDE + j[None, :]
 
@@ -126,6 +131,19 @@ def _nothing(CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr)
 
 
 @triton.jit
+def _free(asked, top, rest, share):
+    """What others leave of an output, as a share of its total."""
+    return tl.maximum((top - asked) * share + rest, LEAST)
+
+
+@triton.jit
+def _strain(total, log, there):
+    """Of lines, by their totals of this round and the logarithms of all of them."""
+    reaching = tl.where(tl.abs(log) > FAR, REACHING, EASY)
+    return tl.where(there, tl.where(total <= LEAST, STRAINED, reaching), EASY)
+
+
+@triton.jit
 def _weigh(
     LOGS, ASKED, tops, rests, shares, prices, i0, total,
     WIDTH: tl.constexpr, CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -140,11 +158,9 @@ def _weigh(
     top = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     others = top
     for k in tl.static_range(CHUNKS):
-        free = tl.maximum((tops[k] - asked[k]) * shares[k] + rests[k], LEAST)
         weight = tl.exp2(logs[k] + (total[:, None] + prices[k]))
-        term = weight * _inverse(free)
-        others += tl.minimum(top, term)
-        top = tl.maximum(top, term)
+        term = weight * _inverse(_free(asked[k], tops[k], rests[k], shares[k]))
+        top, others = _join(top, others, term, 0.0)
         weights, terms = weights + (weight,), terms + (term,)
     top, others = tl.reduce((top, others), 1, _join)
     return weights, terms, top, others
@@ -158,12 +174,13 @@ def ask(
 ):  # fmt: skip
     """What targets make of the answers and ask in turn; their share of the value.
 
-    And, if to ``LOOK``, by how much at most they and outputs differ on the probability of a pair.
-    OFFERED has the largest that was asked of each output, and the sum of all others. A thread
-    keeps to its outputs: these are put together in the end.
+    And, if to ``LOOK``, by how much at most they and outputs differ on the probability of a pair,
+    and whether a target is strained. OFFERED has the largest that was asked of each output, and the
+    sum of all others. A thread keeps to its outputs: these are put together in the end.
     """
     value = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     by_line, apart = tl.zeros([BLOCK_L], tl.float32), value
+    strain = by_line
     tops, rests, shares, prices = _known(STATE, WIDTH, CHUNKS, BLOCK_L, BLOCK_E)
     most, less = _nothing(CHUNKS, BLOCK_L, BLOCK_E), _nothing(CHUNKS, BLOCK_L, BLOCK_E)
     for i0 in range(0, rows, BLOCK_L):
@@ -178,7 +195,9 @@ def ask(
         tl.store(TOTALS + row, before - log)
         if LOOK:
             share = _inverse(total)
-            by_line += tl.where(valid(ROWS, first + row, last, MASKED), log - before, 0.0)
+            there = valid(ROWS, first + row, last, MASKED)
+            by_line += tl.where(there, log - before, 0.0)
+            strain = tl.maximum(strain, _strain(total, before - log, there))
         more, lesser = (), ()
         for k in tl.static_range(CHUNKS):
             at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
@@ -200,7 +219,7 @@ def ask(
         a, b = tl.reduce((most[k], less[k]), 0, _join)
         tl.store(OFFERED + j, a)
         tl.store(OFFERED + WIDTH + j, b)
-    return tl.sum(by_line + tl.sum(value, 1), 0), tl.max(tl.max(apart, 1), 0)
+    return tl.sum(by_line + tl.sum(value, 1), 0), tl.max(tl.max(apart, 1), 0), tl.max(strain, 0)
 
 
 @triton.jit
@@ -209,8 +228,12 @@ def answer(
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """The STATE of outputs by what the targets of all programs ask; their share of the value."""
+    """The STATE of outputs by what the targets of all programs ask.
+
+    Gives their share of the value, and whether one is strained.
+    """
     value = tl.zeros([BLOCK_C], tl.float32)
+    strain = value
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         there = valid(COLUMNS, j, N, MASKED)
@@ -218,8 +241,8 @@ def answer(
         if PRESENCE:
             odds = tl.load(ODDS + j, mask=there, other=0.0) * LOG2_E
         price = tl.load(STATE + 3 * WIDTH + j, mask=j < N, other=0.0)
-        left_over = tl.where(there, unused - odds, 0.0)
-        top = tl.exp2(tl.minimum(left_over + price, MOST_AT_ONCE))
+        left_over = tl.where(there, unused - odds, 0.0) + price
+        top = tl.exp2(tl.minimum(left_over, MOST_AT_ONCE))
         others = top * 0.0
         for p in tl.static_range(PROGRAMS):
             most = tl.load(OFFERED + 2 * p * WIDTH + j, mask=j < N, other=0.0)
@@ -232,16 +255,21 @@ def answer(
         tl.store(STATE + 2 * WIDTH + j, share, mask=j < N)
         tl.store(STATE + 3 * WIDTH + j, price - log, mask=j < N)
         value += tl.where(there, log - price + odds, 0.0)
-    return tl.sum(value, 0)
+        held_back = tl.where(left_over > MOST_AT_ONCE, 0.0, total)
+        strain = tl.maximum(strain, _strain(held_back, price - log, there))
+    return tl.sum(value, 0), tl.max(strain, 0)
 
 
 @triton.jit
 def beliefs(
-    LOGS, ASKED, PAIRS, ANSWERS, TOTALS, STATE, ROWS, COLUMNS, first, last, end, rows, N,
+    LOGS, ASKED, PAIRS, ANSWERS, TOTALS, STATE, ROWS, COLUMNS, first, last, end, rows, N, left,
     MASKED: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr,
     BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The probabilities of PAIRS, and the logarithms of ANSWERS, of all targets up to the end."""
+    """The probabilities of PAIRS, and the logarithms of ANSWERS, of all targets up to the end.
+
+    If the set is ``left`` to others, answers are 0.
+    """
     tops, rests, shares, prices = _known(STATE, WIDTH, CHUNKS, BLOCK_L, BLOCK_E)
     for i0 in range(0, rows, BLOCK_L):
         row = i0 + tl.arange(0, BLOCK_L)
@@ -254,10 +282,10 @@ def beliefs(
         for k in tl.static_range(CHUNKS):
             j = k * BLOCK_E + tl.arange(0, BLOCK_E)
             asked = tl.load(ASKED + _place(i0, k, WIDTH, BLOCK_L, BLOCK_E))
-            free = tl.maximum((tops[k] - asked) * shares[k] + rests[k], LEAST)
+            free = _free(asked, tops[k], rests[k], shares[k])
             message = (prices[k] - tl.log2(free)) * LN_2
             ok = i_ok[:, None] & valid(COLUMNS, j, N, MASKED)[None, :]
             at = (first + row)[:, None] * N + j[None, :]
             there = (first + row < end)[:, None] & (j < N)[None, :]
-            tl.store(ANSWERS + at, tl.where(ok, message, 0.0), mask=there)
+            tl.store(ANSWERS + at, tl.where(ok & (left == 0), message, 0.0), mask=there)
             tl.store(PAIRS + at, tl.where(ok, terms[k] * share[:, None], 0.0), mask=there)
