@@ -310,7 +310,7 @@ class TestBethe:
     def test_a_device_is_given_no_more_than_it_has_room_for(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Programs that wait for each other run at the same time; scratch is theirs, not a set's."""
+        """Programs that wait for each other run at the same time, and scratch is theirs."""
         device, plan = torch.device("cuda"), plain_bethe.grid.__wrapped__
         monkeypatch.setattr(plain_bethe, "sm_count", lambda device: 132)
         sizes = [
