@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from setwise.kernels import arrays
-
+# From so many values on, NumPy finds the extremes of an array faster, in half the time.
+MANY = 2**15
 _OF_NUMPY = (torch.float32, torch.float64)
 
 
@@ -50,7 +50,8 @@ def require_finite(name: str, values: Tensor) -> None:
 
 def _extremes(values: Tensor) -> tuple[float, float]:
     """The least and the greatest; both NaN if any value is."""
-    if values.device.type == "cpu" and values.dtype in _OF_NUMPY:
-        return arrays.extremes(values.numpy(force=True))
+    if values.numel() >= MANY and values.device.type == "cpu" and values.dtype in _OF_NUMPY:
+        array = values.numpy(force=True)
+        return array.min().item(), array.max().item()
     least, most = values.aminmax()
     return least.item(), most.item()
