@@ -57,6 +57,7 @@ MANY, FEW, ALONE = 28, 12, 64
 # many as there may be of such that wait for nobody.
 PER_SM, REGISTERS, MOST_PER_SM = 3, 160, 32
 AT_ONCE = 256  # outputs that answer
+# What is judged at a look has one place only, which is read while others may be a round further.
 assert ROUNDS_BETWEEN_LOOKS > 1
 
 
