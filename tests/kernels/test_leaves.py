@@ -27,14 +27,14 @@ def test_no_pair_is_left_out_that_may_not_be(known: bool, biased: bool) -> None:
     scores = dispatch.scores(x, y, bias, sharpness[0])[0]
     orders = torch.cat([leaves.tree_order(t[0], sharpness[0].sqrt()).flatten() for t in (x, y)])
     pairs = trees._pairs(x[0], y[0], bias[0], sharpness[0], orders)
-    least = None
-    if known:
-        least = leaves.placed_in(pairs.x.order, scores.logsumexp(-1)).amin(dim=1)
+    top = leaves.placed_in(pairs.x.order, scores.amax(-1))
+    level = leaves.placed_in(pairs.x.order, scores.logsumexp(-1)) if known else pairs.reach()
+    assert known or (level <= top + 1e-9).all()
     slack = trees.BITS[torch.float32] * math.log(2) + math.log(500)
     kept = torch.zeros_like(scores, dtype=torch.bool)
-    visits = pairs.visits(least, slack, 1.0)
+    visits = pairs.visits(level.amin(dim=1), slack, 1.0)
     assert visits is not None
-    for rows, part, columns in visits:
+    for rows, part, columns, _ in visits:
         queries = pairs.x.order[rows, part]
         beside = torch.cat([pairs.y.order, torch.full_like(pairs.y.order[:1], 500)])[columns]
         for of_block, keys in zip(queries, beside.flatten(1), strict=True):
@@ -158,7 +158,7 @@ def test_few_visits_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         yield from taken_together(self, rows, matter)
 
     monkeypatch.setattr(leaves.Pairs, "_taken_together", watched)
-    visits = pairs.visits(None, 40.0, 1.0)
+    visits = pairs.visits(pairs.reach().amin(dim=1), 40.0, 1.0)
     assert visits is not None
     assert made == []
     next(visits)
@@ -188,3 +188,39 @@ def test_blocks_are_of_neighbours() -> None:
     grid = grid[torch.randperm(1024, generator=torch.Generator().manual_seed(0))]
     boxes = leaves.Leaves.of(leaves.tree_order(grid, torch.ones(2)), grid, torch.zeros(1024))
     assert ((boxes.high - boxes.low).sort(dim=1).values == torch.tensor([1.0, 3.0])).all()
+
+
+@pytest.mark.usefixtures("always_by_blocks")
+@pytest.mark.parametrize(("dtype", "above"), [(torch.float32, 300.0), (torch.float64, 5000.0)])
+def test_the_largest_scores_may_be_far_above_those_nearby(
+    dtype: torch.dtype, above: float, asked: list[str]
+) -> None:
+    """A power of what they are above them would be infinite."""
+    x, y, bias, sharpness = (t.to(dtype) for t in operands(200, 300.0))
+    bias[0, 7] = above
+    grad = torch.linspace(0, 1, 200, dtype=dtype).unsqueeze(0)
+    lse, terms, orders = trees.logsumexp(x, y, bias, sharpness)
+    exact, rest = chunked.logsumexp(*(t.double() for t in (x, y, bias, sharpness)))
+    assert_close(lse.double(), exact, rtol=1e-6, atol=1e-4)
+    ours = trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, True, True)
+    wide = [t.double() for t in (grad, x, y, bias, sharpness, exact, rest)]
+    theirs = chunked.logsumexp_backward(*wide, True, True)
+    for found, expected in zip(ours, theirs, strict=True):
+        assert_close(found.double(), expected, rtol=0, atol=1e-5 * expected.abs().max().item())
+    assert asked == ["some", "some"]
+
+
+@pytest.mark.usefixtures("always_by_blocks")
+def test_outputs_without_a_limit(asked: list[str]) -> None:
+    """One is so far away that squares and products overflow; it has no weight and no gradient."""
+    x, y, bias, sharpness = (t.float() for t in operands(200, 300.0))
+    y[0, 3] = 1e30
+    lse, terms, orders = trees.logsumexp(x, y, bias, sharpness)
+    there = torch.arange(200) != 3
+    exact, _ = chunked.logsumexp(*(t.double() for t in (x, y[:, there], bias[:, there], sharpness)))
+    assert_close(lse.double(), exact, rtol=1e-5, atol=1e-6)
+    grad = torch.ones_like(lse)
+    for result in trees.logsumexp_backward(grad, x, y, bias, sharpness, terms, orders, True, True):
+        assert result.isfinite().all()
+        assert result.shape[1] == 200
+    assert asked == ["some", "some"]

@@ -1,7 +1,7 @@
 """Points in blocks of neighbours, and which of these blocks matter to each other.
 
 Legend: n points of D features in X blocks of S; Y blocks of R on the other side; G blocks at once,
-each beside K others.
+each beside K others. What is computed of these is in `tiles`.
 
 The blocks are the leaves of a k-d tree that is cut into halves all the way down. So all of them
 have as many points, and what is done with one can be done with many at once.
@@ -17,13 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from setwise.kernels import tiles
+from setwise.kernels.tiles import Tile
+
 # Points of a block, about: the fewest, until there are so many blocks; then more, up to the most.
 # In smaller blocks fewer pairs are computed in vain, and of larger ones there are fewer.
 FEWEST, BLOCKS, MOST = 16, 512, 64
 # So many pairs are looked at together: of blocks, for memory's sake; and of points, for the sake of
 # the cache, but enough to be worth several threads.
 BLOCKS_AT_ONCE = 2**22
-POINTS_AT_ONCE = 2**19
+POINTS_AT_ONCE = 2**20
 # From so many blocks nearby it is known how large a sum is at least.
 NEAR = 2
 
@@ -54,11 +57,12 @@ class Leaves(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """Blocks, or of one a part, and beside each the others that matter to it; -1 is none."""
+    """Blocks, or of one a part, and beside each the others that matter to it; Y is none."""
 
     rows: Tensor  # [G]
     part: slice  # of their S points
     columns: Tensor  # [G, K]
+    narrow: bool  # whether all of the blocks are, see `tiles`
 
 
 def blocks_shape(n: int) -> tuple[int, int]:
@@ -91,58 +95,41 @@ def placed_in(order: Tensor, values: Tensor) -> Tensor:
 
 
 class Pairs:
-    """Scores ``bias_j - sum_f c_f (x_if - y_jf)^2`` of points in blocks x and y.
-
-    `scores` and `apart` each have memory of their own for a tile, and use it again at every call.
-    """
+    """Scores ``bias_j - sum_f c_f (x_if - y_jf)^2`` of points in blocks x and y."""
 
     def __init__(self, x: Leaves, y: Leaves, sharpness: Tensor) -> None:
         self.x, self.y = x, y
         self.sharpness: list[float] = sharpness.tolist()
-        # The block -1 has no points that count.
-        self._points = torch.cat([y.points, torch.zeros_like(y.points[:1])]).mT.contiguous()
-        self._bias = torch.cat([y.bias, torch.full_like(y.bias[:1], -math.inf)])
-        self._rooms = [x.points.new_empty(0) for _ in range(2)]
+        # Features, ones and the bias [D + 2, Y + 1, R]. The last block has no points that count.
+        # Those that do not may be anywhere.
+        bias = torch.cat([y.bias, torch.full_like(y.bias[:1], -math.inf)])
+        points = torch.cat([y.points, y.points[:1]]).permute(2, 0, 1)
+        points = points.masked_fill(bias == -math.inf, 0.0)
+        self._others = torch.cat([points, torch.ones_like(bias)[None], bias[None]])
+        farthest = torch.maximum(x.points.abs().amax(dim=(0, 1)), points.abs().amax(dim=(1, 2)))
+        self._narrow = tiles.are_narrow(x.low, x.high, sharpness, farthest)
+        self._rooms = tiles.Rooms(x.points)
 
-    def beside(self, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Points [G, D, K R] and bias [G, K R] of the blocks y [G, K]."""
-        return self._points[columns].transpose(1, 2).flatten(2), self._bias[columns].flatten(1)
+    def tile(self, visit: Visit) -> Tile:
+        """Of the points x of a visit [G, _], and those beside them [G, K R].
 
-    def scores(self, points: Tensor, beside: Tensor, bias: Tensor) -> Tensor:
-        """Of points x [G, _, D] with those `beside`: [G, _, K R]."""
-        total = self._room(0, points, beside)
-        sums = bias.unsqueeze(1)
-        for f, c in enumerate(self.sharpness):
-            apart = self.apart(points, beside, f)
-            torch.addcmul(sums, apart, apart, value=-c, out=total)
-            sums = total
-        return total
+        All tiles are in the same memory, so each is done with when the next is made.
+        """
+        others = self._others.index_select(1, visit.columns.flatten())
+        others = others.view(len(others), len(visit.rows), -1)
+        kind = tiles.NarrowTile if visit.narrow else Tile
+        return kind(self.x.points[visit.rows, visit.part], others, self.sharpness, self._rooms)
 
-    def apart(self, points: Tensor, beside: Tensor, feature: int) -> Tensor:
-        """``x_if - y_jf`` of the same, [G, _, K R]."""
-        own, others = points[:, :, feature, None], beside[:, feature, None]
-        return torch.sub(own, others, out=self._room(1, points, beside))
-
-    def _room(self, which: int, points: Tensor, beside: Tensor) -> Tensor:
-        shape = (*points.shape[:2], beside.shape[2])
-        size = math.prod(shape)
-        if self._rooms[which].numel() < size:
-            self._rooms[which] = points.new_empty(size)
-        return self._rooms[which][:size].view(shape)
-
-    def visits(self, least: Tensor | None, slack: float, share: float) -> Iterator[Visit] | None:
+    def visits(self, least: Tensor, slack: float, share: float) -> Iterator[Visit] | None:
         """All that may have a score within ``slack`` of the ``least`` [X] of the largest of its x.
 
-        Where that is not known, a bound of it is found. None if these are more than that share of
-        all pairs.
+        None if these are more than that share of all pairs.
         """
         X, Y = len(self.x.points), len(self.y.points)
-        runs = min(X, math.ceil(X * Y / BLOCKS_AT_ONCE))
-        every = torch.arange(X, device=self.x.points.device)
-        parts = [every[first::runs] for first in range(runs)]
         enough, most, matter = [], share * X * Y, None
+        parts = self._runs()
         for rows in parts:
-            known = self._least(rows) if least is None else least[rows]
+            known = least[rows]
             rounding = 8 * torch.finfo(known.dtype).eps * (known.abs() + slack)
             enough.append((known - slack - rounding).unsqueeze(1))
             matter = self._most(rows) >= enough[-1]
@@ -153,30 +140,58 @@ class Pairs:
         def walk() -> Iterator[Visit]:
             """What matters to whom is found again, unless it is known of all: it takes memory."""
             for rows, bound in zip(parts, enough, strict=True):
-                known = matter if runs == 1 else None
-                yield from self._taken_together(
-                    rows, self._most(rows) >= bound if known is None else known
-                )
+                known = matter if len(parts) == 1 else None
+                found = self._most(rows) >= bound if known is None else known
+                narrow = self._narrow[rows]
+                for alike in (narrow, ~narrow):
+                    yield from self._taken_together(rows[alike], found[alike])
 
         return walk()
 
+    def reach(self) -> Tensor:
+        """What the largest score of each point x is not below, [X, S]."""
+        units = self.x.low.new_tensor(self.sharpness).sqrt()
+        x, y = ((side.low + side.high) * units for side in (self.x, self.y))  # twice the middle
+        K = min(NEAR, len(y))
+        reach = torch.empty_like(self.x.bias)
+        every = slice(None)
+        for rows in self._runs():
+            apart = torch.cdist(x[rows], y).nan_to_num_(math.inf)  # of no points, inf - inf
+            near = apart.topk(K, largest=False).indices
+            at_once = max(1, POINTS_AT_ONCE // (reach[0].numel() * self.y.bias[0].numel() * K))
+            for some, columns in zip(rows.split(at_once), near.split(at_once), strict=True):
+                narrow = bool(self._narrow[some].all())
+                scores = self.tile(Visit(some, every, columns, narrow)).scores()
+                reach[some] = scores.amax(dim=-1)
+        return reach
+
+    def _runs(self) -> list[Tensor]:
+        """All blocks x, in so few runs that something can be known of each pair of blocks."""
+        X = len(self.x.points)
+        runs = min(X, math.ceil(X * len(self.y.points) / BLOCKS_AT_ONCE))
+        every = torch.arange(X, device=self.x.points.device)
+        return [every[first::runs] for first in range(runs)]
+
     def _taken_together(self, rows: Tensor, matter: Tensor) -> Iterator[Visit]:
         """Blocks [G] to which of all blocks [G, Y] about as many matter."""
-        S, R = self.x.points.shape[1], self.y.points.shape[1]
+        if len(rows) == 0:
+            return
+        S, (Y, R) = self.x.points.shape[1], self.y.bias.shape
         counts, by = matter.sum(dim=1).sort(stable=True)
-        rows, lengths = rows[by], counts.tolist()
-        columns = matter[by].nonzero()[:, 1].split(lengths)
+        rows, lengths, narrow = rows[by], counts.tolist(), bool(self._narrow[rows[0]])
+        columns = torch.cat([matter[by].nonzero()[:, 1], rows.new_full((lengths[-1],), Y)])
+        first = (counts.cumsum(0) - counts).unsqueeze(1)
         start = 0
         while start < len(rows):
             end = start + 1
             while end < len(rows) and (end - start + 1) * S * R * lengths[end] <= POINTS_AT_ONCE:
                 end += 1
-            beside = torch.nn.utils.rnn.pad_sequence(
-                columns[start:end], batch_first=True, padding_value=-1
-            )
-            step = max(1, POINTS_AT_ONCE // ((end - start) * R * lengths[end - 1]))
-            for first in range(0, S, step):
-                yield Visit(rows[start:end], slice(first, first + step), beside)
+            some, places = slice(start, end), torch.arange(lengths[end - 1])
+            beside = columns[first[some] + places]
+            beside.masked_fill_(places >= counts[some, None], Y)
+            step = max(1, POINTS_AT_ONCE // (beside.numel() * R))
+            for part in range(0, S, step):
+                yield Visit(rows[some], slice(part, part + step), beside, narrow)
             start = end
 
     def _most(self, rows: Tensor) -> Tensor:
@@ -188,16 +203,3 @@ class Pairs:
             torch.maximum(gap, below, out=gap).clamp_(min=0.0)
             most.addcmul_(gap, gap, value=-c)
         return most
-
-    def _least(self, rows: Tensor) -> Tensor:
-        """What the largest score of no point of blocks x [G] is below, [G]."""
-        units = self.x.low.new_tensor(self.sharpness).sqrt()
-        x, y = ((side.low + side.high) * units for side in (self.x, self.y))  # twice the middle
-        apart = torch.cdist(x[rows], y).nan_to_num_(math.inf)  # of no points, inf - inf
-        near = apart.topk(min(NEAR, len(y)), largest=False).indices
-        at_once = max(1, POINTS_AT_ONCE // (self.x.bias[0].numel() * self.y.bias[0].numel() * NEAR))
-        tops = [
-            self.scores(self.x.points[some], *self.beside(columns)).amax(dim=-1).amin(dim=-1)
-            for some, columns in zip(rows.split(at_once), near.split(at_once), strict=True)
-        ]
-        return torch.cat(tops)

@@ -49,12 +49,16 @@ def exp(exponents: Tensor) -> Tensor:
     return exp_(exponents.clone()) if any_lost(exponents) else exponents.exp()
 
 
-def exp_(exponents: Tensor, least: float | None = None) -> Tensor:
-    """In place; where an exponent is below ``least`` a power is 0."""
+def exp_(exponents: Tensor) -> Tensor:
+    """In place; powers that would be dear are 0."""
+    return (
+        exp_above_(exponents, LEAST[exponents.dtype]) if any_lost(exponents) else exponents.exp_()
+    )
+
+
+def exp_above_(exponents: Tensor, least: float) -> Tensor:
+    """In place, where powers are dear; a power of an exponent below ``least`` may be 0 instead."""
     if not _are_dear(exponents):
-        return exponents.exp_()
-    least = LEAST[exponents.dtype] if least is None else least
-    if not exponents.amin().item() < least:
         return exponents.exp_()
     # Whatever is as small as what all of these become; NaN is not.
     smallest = math.exp(least) * (1 + 1e-5)

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from setwise.kernels import chunked, reference
 from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, placed_in, tree_order
-from setwise.kernels.powers import exp_
+from setwise.kernels.powers import exp_above_
+from setwise.kernels.tiles import Tile
 
 # Beyond these a tree looks at most of its points all the same, or takes longer than it saves.
 MOST_FEATURES = 8
@@ -30,6 +31,9 @@ BITS = {torch.float32: 40, torch.float64: 64}
 # So many queries tell, before anything is sorted, whether few pairs matter: this share, at most.
 # Once blocks are known, all pairs are computed if it would be more than this share of them.
 SAMPLE, FEW, LARGEST_SHARE = 16, 0.2, 0.7
+
+# Of a sum that is farther above what its terms are relative to, the logarithm is imprecise.
+FAR_ABOVE = 32.0
 
 ALL_PAIRS = -1  # in place of an order
 
@@ -108,21 +112,32 @@ def logsumexp(
         units = sharpness[b].sqrt()
         orders[b] = torch.cat([tree_order(side[b], units).flatten() for side in (queries, keys)])
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
-        visits = pairs.visits(None, slack, LARGEST_SHARE)
+        reach = pairs.reach()
+        visits = pairs.visits(reach.amin(dim=1), slack, LARGEST_SHARE)
         if visits is None:
             alone = (t[b : b + 1] for t in (queries, keys, bias, sharpness))
             terms[b], orders[b] = torch.cat(chunked.logsumexp(*alone)), ALL_PAIRS
             continue
-        found = terms.new_empty(*pairs.x.order.shape, 2)
-        for rows, part, columns in visits:
-            scores = pairs.scores(pairs.x.points[rows, part], *pairs.beside(columns))
-            top = _finite(scores.amax(dim=-1))
-            above = exp_(scores.sub_(top.unsqueeze(-1)), -slack).sum(dim=-1).log()
-            lse = top + above
-            rest = torch.where(lse.isfinite(), above - (lse - top), 0.0)
-            found[rows, part] = torch.stack([lse, rest], dim=-1)
+        found = terms.new_empty(*reach.shape, 2)
+        for visit in visits:
+            tile, (rows, part, _, _) = pairs.tile(visit), visit
+            found[rows, part] = torch.stack(_sums(tile, reach[rows, part], slack), dim=-1)
         pairs.x.fill(found, terms[b].mT)
     return terms[:, 0].clone(), terms, orders
+
+
+def _sums(tile: Tile, level: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+    """``logsumexp_j score_ij`` and what was lost of it when it was rounded, both [G, S].
+
+    The level is what the largest score of each point is not below.
+    """
+    level = _finite(level)
+    above = exp_above_(tile.scores(level), -slack).sum(dim=-1).log()
+    if not above.amax() <= FAR_ABOVE:
+        level = _finite(tile.scores().amax(dim=-1))
+        above = exp_above_(tile.scores(level), -slack).sum(dim=-1).log()
+    lse = level + above
+    return lse, torch.where(lse.isfinite(), above - (lse - level), 0.0)
 
 
 def logsumexp_backward(
@@ -175,11 +190,8 @@ def sharpness_gradient(
             alone = (t[b : b + 1] for t in (grad, *operands))
             total[b] = chunked.sharpness_gradient(*alone)[0]
             continue
-        for (rows, part, _), points, p in weights.tiles():
-            p *= weights.incoming[rows, part]
-            own = weights.pairs.x.points[rows, part]
-            for f in range(sharpness.shape[1]):
-                total[b, f] -= weights.pairs.apart(own, points, f).square_().mul_(p).sum()
+        for visit, tile, p in weights.tiles():
+            total[b] -= tile.squares(p, weights.incoming[visit.rows, visit.part])
     return total
 
 
@@ -190,19 +202,15 @@ class Weights:
     pairs: Pairs
     visits: Iterator[Visit]
     level: Tensor  # [X, S], the logsumexp of each query; 0 of none
-    incoming: Tensor  # [X, S, 1], its gradient
+    incoming: Tensor  # [X, S], its gradient
     slack: float
 
-    def tiles(self) -> Iterator[tuple[Visit, Tensor, Tensor]]:
-        """Of every visit the points of the keys [G, D, K R], and the weights [G, _, K R].
-
-        The weights are in the memory of `Pairs.scores`.
-        """
+    def tiles(self) -> Iterator[tuple[Visit, Tile, Tensor]]:
+        """Of every visit, with its weights, in memory that is used again."""
         for visit in self.visits:
-            points, bias = self.pairs.beside(visit.columns)
-            scores = self.pairs.scores(self.pairs.x.points[visit.rows, visit.part], points, bias)
-            scores -= self.level[visit.rows, visit.part].unsqueeze(-1)
-            yield visit, points, exp_(scores, -self.slack)
+            tile = self.pairs.tile(visit)
+            scores = tile.scores(self.level[visit.rows, visit.part])
+            yield visit, tile, exp_above_(scores, -self.slack)
 
 
 def _weights(
@@ -225,33 +233,22 @@ def _weights(
         level = placed_in(pairs.x.order, lse[b])
         visits = pairs.visits(level.amin(dim=1), slack, LARGEST_SHARE)
         incoming = placed_in(pairs.x.order, grad[b] * torch.exp(-rest[b]))
-        incoming = incoming.masked_fill(pairs.x.bias == -math.inf, 0.0).unsqueeze(-1)
+        incoming = incoming.masked_fill(pairs.x.bias == -math.inf, 0.0)
         yield None if visits is None else Weights(pairs, visits, _finite(level), incoming, slack)
 
 
 def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
-    """What weighs on the queries [X, S, D], if needed, and on the keys [Y, R, D + 1].
-
-    With ``w_ij = incoming_i p_ij`` these are::
-
-        sum_j w_ij (keys_j - queries_i)        sum_i w_ij (queries_i - keys_j), sum_i w_ij
-
-    Sums of products would lose digits where a block is of points that are far apart.
-    """
+    """What weighs on the queries [X, S, D], if needed, and on the keys [Y, R, D + 1]."""
     x, y = weights.pairs.x, weights.pairs.y
     D, (Y, R) = x.points.shape[2], y.bias.shape
     of_queries = torch.zeros_like(x.points)
     of_keys = y.points.new_zeros(Y + 1, D + 1, R)  # the last is the block of none
-    for (rows, part, columns), points, p in weights.tiles():
-        w = p.mul_(weights.incoming[rows, part])
-        own, sums = x.points[rows, part], []
-        for f in range(D):
-            pulls = weights.pairs.apart(own, points, f).mul_(w)
-            sums.append(pulls.sum(dim=1))
-            if need_queries:
-                of_queries[rows, part, f] = -pulls.sum(dim=2)
-        of_each = torch.stack([*sums, w.sum(dim=1)], dim=1).unflatten(-1, (-1, R))
-        of_keys.index_add_(0, columns.flatten() % (Y + 1), of_each.transpose(1, 2).flatten(0, 1))
+    for (rows, part, columns, _), tile, p in weights.tiles():
+        of_x, of_y = tile.pulls(p, weights.incoming[rows, part], need_queries)
+        if of_x is not None:
+            of_queries[rows, part] = of_x
+        of_each = of_y.unflatten(-1, (-1, R)).transpose(1, 2).flatten(0, 1)
+        of_keys.index_add_(0, columns.flatten(), of_each)
     return of_queries, of_keys[:Y].mT
 
 
