@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from setwise.kernels import tiles
-from setwise.kernels.tiles import NarrowTile, Rooms, Tile, are_narrow
+from setwise.kernels.tiles import NarrowTile, Rooms, Tile, are_moderate, are_narrow
 
 SHARPNESS = [3.0, 50.0, 800.0]
 FAR = torch.tensor([5.0, -2.0, 100.0])  # from the origin
@@ -57,9 +57,10 @@ def test_scores_and_what_weighs_on_points(kind: type[Tile], dtype: torch.dtype) 
     close(of_x, -pulls.sum(dim=2))
     close(of_y[:, :-1], pulls.sum(dim=1).mT)
     close(of_y[:, -1], w.sum(dim=1))
-    alone, same = tile.pulls(p.clone(), g, need_x=False)
+    alone, of_y = tile.pulls(p.clone(), g, need_x=False)
     assert alone is None
-    assert torch.equal(same, of_y)
+    close(of_y[:, :-1], pulls.sum(dim=1).mT)
+    close(of_y[:, -1], w.sum(dim=1))
     close(tile.squares(p, g), (w.unsqueeze(-1) * apart.square()).sum(dim=(0, 1, 2)))
 
 
@@ -69,7 +70,9 @@ def test_tiles_share_memory() -> None:
     first = Tile(x, others, SHARPNESS, rooms).scores()
     second = NarrowTile(x[:1], others[:, :1].clone(), SHARPNESS, rooms).scores()
     assert first.data_ptr() == second.data_ptr()
-    assert Tile(torch.cat([x, x]), torch.cat([others, others], 1), SHARPNESS, rooms).scores().shape
+    several = torch.cat([x, x]), torch.cat([others, others], 1)
+    larger = Tile(*several, SHARPNESS, rooms).scores()
+    assert torch.equal(larger, Tile(*several, SHARPNESS, Rooms(x)).scores())
 
 
 def test_what_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,5 +81,9 @@ def test_what_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     sharpness, farthest = torch.tensor([1.0, 4.1 * tiles.NARROW]), torch.tensor([9.0, 9.0])
     assert are_narrow(low, high, sharpness, farthest).tolist() == [True, False, False]
     assert not are_narrow(low, high, sharpness, torch.tensor([1e25, 9.0])).any()
+    least, limit = torch.tensor([-1.01, -0.99, 0.9]) * tiles.MODERATE, torch.tensor(tiles.MODERATE)
+    assert are_moderate(least, 0.9 * limit).tolist() == [False, True, True]
+    assert not are_moderate(least, 1.1 * limit).any()
+    assert not are_moderate(torch.tensor([math.nan, -math.inf]), 0 * limit).any()
     monkeypatch.setattr(tiles, "rounds_on_cpu", lambda: True)
     assert not are_narrow(low, high, sharpness, farthest).any()

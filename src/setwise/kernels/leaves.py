@@ -34,26 +34,30 @@ NEAR = 2
 class Leaves(NamedTuple):
     """Points in blocks, with the box of each; boxes are of what is admissible alone."""
 
-    order: Tensor  # [X, S], which points these are; from n on, the last one once more
+    order: Tensor  # [X, S], which points these are
+    own: Tensor  # [X, S], whether that is the only place of this one
     points: Tensor  # [X, S, D]
-    bias: Tensor  # [X, S], -inf of what is not admissible
+    bias: Tensor  # [X, S], -inf of what is not admissible, nor at its own place
     low: Tensor  # [X, D]
     high: Tensor  # [X, D]
 
     @classmethod
     def of(cls, order: Tensor, points: Tensor, bias: Tensor) -> Leaves:
-        """Points [n, D] with a bias [n], in the blocks [X, S] of `tree_order`."""
-        n = len(points)
-        points, bias = (placed_in(order, values) for values in (points, bias))
+        """Points [n, D] with a bias [n], in the blocks [X, S] of `tree_order`.
+
+        A block of fewer than S has one of its points several times, and one of none any point.
+        """
+        own = order < len(points)
+        order = order.where(own, order.amin(dim=1, keepdim=True)).clamp(max=len(points) - 1)
+        points, bias = points[order], bias[order].masked_fill(~own, -math.inf)
         left_out = (bias == -math.inf).unsqueeze(-1)
         low = points.masked_fill(left_out, math.inf).amin(dim=1)
         high = points.masked_fill(left_out, -math.inf).amax(dim=1)
-        return cls(order, points, bias.masked_fill(order >= n, -math.inf), low, high)
+        return cls(order, own, points, bias, low, high)
 
     def fill(self, values: Tensor, result: Tensor) -> None:
         """Give each of the n points its own of the values [X, S, ...]: result [n, ...]."""
-        own = self.order < len(result)
-        result[self.order[own]] = values[own]
+        result[self.order[self.own]] = values[self.own]
 
 
 class Visit(NamedTuple):
@@ -62,7 +66,7 @@ class Visit(NamedTuple):
     rows: Tensor  # [G]
     part: slice  # of their S points
     columns: Tensor  # [G, K]
-    narrow: bool  # whether all of the blocks are, see `tiles`
+    narrow: bool  # whether products are precise for all of them, see `tiles`
 
 
 def blocks_shape(n: int) -> tuple[int, int]:
@@ -73,7 +77,10 @@ def blocks_shape(n: int) -> tuple[int, int]:
 
 
 def tree_order(points: Tensor, units: Tensor) -> Tensor:
-    """The order of points [n, D] that has neighbours together, [X, S]; units [D] of distances."""
+    """The order of points [n, D] that has neighbours together, [X, S]; units [D] of distances.
+
+    From n on, a number is of no point; these are where the last one is.
+    """
     (n, D), (X, S) = points.shape, blocks_shape(len(points))
     columns = np.pad((points * units).T.numpy(), ((0, 0), (0, X * S - n)), mode="edge")
     order = np.arange(X * S)
@@ -89,11 +96,6 @@ def tree_order(points: Tensor, units: Tensor) -> Tensor:
     return torch.from_numpy(order).view(X, S)
 
 
-def placed_in(order: Tensor, values: Tensor) -> Tensor:
-    """What n points have, [n, ...], in blocks [X, S, ...]."""
-    return values[order.clamp(max=len(values) - 1)]
-
-
 class Pairs:
     """Scores ``bias_j - sum_f c_f (x_if - y_jf)^2`` of points in blocks x and y."""
 
@@ -106,8 +108,8 @@ class Pairs:
         points = torch.cat([y.points, y.points[:1]]).permute(2, 0, 1)
         points = points.masked_fill(bias == -math.inf, 0.0)
         self._others = torch.cat([points, torch.ones_like(bias)[None], bias[None]])
-        farthest = torch.maximum(x.points.abs().amax(dim=(0, 1)), points.abs().amax(dim=(1, 2)))
-        self._narrow = tiles.are_narrow(x.low, x.high, sharpness, farthest)
+        self._narrow = tiles.are_narrow(x.low, x.high, sharpness, points.abs().amax(dim=(1, 2)))
+        self._highest = y.bias.amax()
         self._rooms = tiles.Rooms(x.points)
 
     def tile(self, visit: Visit) -> Tile:
@@ -123,7 +125,7 @@ class Pairs:
     def visits(self, least: Tensor, slack: float, share: float) -> Iterator[Visit] | None:
         """All that may have a score within ``slack`` of the ``least`` [X] of the largest of its x.
 
-        None if these are more than that share of all pairs.
+        None if these are more than that share of all pairs. To a block of no points none matter.
         """
         X, Y = len(self.x.points), len(self.y.points)
         enough, most, matter = [], share * X * Y, None
@@ -132,7 +134,7 @@ class Pairs:
             known = least[rows]
             rounding = 8 * torch.finfo(known.dtype).eps * (known.abs() + slack)
             enough.append((known - slack - rounding).unsqueeze(1))
-            matter = self._most(rows) >= enough[-1]
+            matter = self._matter(rows, enough[-1])
             most -= int(matter.sum())
             if most < 0:
                 return None
@@ -141,28 +143,31 @@ class Pairs:
             """What matters to whom is found again, unless it is known of all: it takes memory."""
             for rows, bound in zip(parts, enough, strict=True):
                 known = matter if len(parts) == 1 else None
-                found = self._most(rows) >= bound if known is None else known
-                narrow = self._narrow[rows]
-                for alike in (narrow, ~narrow):
-                    yield from self._taken_together(rows[alike], found[alike])
+                found = self._matter(rows, bound) if known is None else known
+                narrow = self._narrow[rows] & tiles.are_moderate(least[rows], self._highest)
+                for are, alike in ((True, narrow), (False, ~narrow)):
+                    some = alike & found.any(dim=1)
+                    if some.any():
+                        yield from self._taken_together(rows[some], found[some], are)
 
         return walk()
 
     def reach(self) -> Tensor:
-        """What the largest score of each point x is not below, [X, S]."""
+        """A score of each point x, so that the largest is no less, [X, S].
+
+        It is that of the nearest in some blocks nearby; of the precise ones, as it may be anywhere.
+        """
         units = self.x.low.new_tensor(self.sharpness).sqrt()
         x, y = ((side.low + side.high) * units for side in (self.x, self.y))  # twice the middle
-        K = min(NEAR, len(y))
+        K, every = min(NEAR, len(y)), slice(None)
         reach = torch.empty_like(self.x.bias)
-        every = slice(None)
+        at_once = max(1, POINTS_AT_ONCE // (reach[0].numel() * self.y.bias[0].numel() * K))
         for rows in self._runs():
-            apart = torch.cdist(x[rows], y).nan_to_num_(math.inf)  # of no points, inf - inf
-            near = apart.topk(K, largest=False).indices
-            at_once = max(1, POINTS_AT_ONCE // (reach[0].numel() * self.y.bias[0].numel() * K))
+            # The middle of no points is no number, and farther than any.
+            near = torch.cdist(x[rows], y).topk(K, largest=False).indices
             for some, columns in zip(rows.split(at_once), near.split(at_once), strict=True):
-                narrow = bool(self._narrow[some].all())
-                scores = self.tile(Visit(some, every, columns, narrow)).scores()
-                reach[some] = scores.amax(dim=-1)
+                tile = self.tile(Visit(some, every, columns, narrow=False))
+                reach[some] = tile.scores().amax(dim=-1)
         return reach
 
     def _runs(self) -> list[Tensor]:
@@ -172,13 +177,11 @@ class Pairs:
         every = torch.arange(X, device=self.x.points.device)
         return [every[first::runs] for first in range(runs)]
 
-    def _taken_together(self, rows: Tensor, matter: Tensor) -> Iterator[Visit]:
+    def _taken_together(self, rows: Tensor, matter: Tensor, narrow: bool) -> Iterator[Visit]:
         """Blocks [G] to which of all blocks [G, Y] about as many matter."""
-        if len(rows) == 0:
-            return
         S, (Y, R) = self.x.points.shape[1], self.y.bias.shape
         counts, by = matter.sum(dim=1).sort(stable=True)
-        rows, lengths, narrow = rows[by], counts.tolist(), bool(self._narrow[rows[0]])
+        rows, lengths = rows[by], counts.tolist()
         columns = torch.cat([matter[by].nonzero()[:, 1], rows.new_full((lengths[-1],), Y)])
         first = (counts.cumsum(0) - counts).unsqueeze(1)
         start = 0
@@ -186,13 +189,17 @@ class Pairs:
             end = start + 1
             while end < len(rows) and (end - start + 1) * S * R * lengths[end] <= POINTS_AT_ONCE:
                 end += 1
-            some, places = slice(start, end), torch.arange(lengths[end - 1])
+            some, places = slice(start, end), torch.arange(lengths[end - 1], device=rows.device)
             beside = columns[first[some] + places]
             beside.masked_fill_(places >= counts[some, None], Y)
             step = max(1, POINTS_AT_ONCE // (beside.numel() * R))
             for part in range(0, S, step):
                 yield Visit(rows[some], slice(part, part + step), beside, narrow)
             start = end
+
+    def _matter(self, rows: Tensor, enough: Tensor) -> Tensor:
+        """Which of all blocks may have a score of so much [G, 1]: [G, Y]."""
+        return (self._most(rows) >= enough) & self.x.own[rows].any(dim=1, keepdim=True)
 
     def _most(self, rows: Tensor) -> Tensor:
         """What no score of blocks x [G] with each block y is above, [G, Y]."""

@@ -4,8 +4,9 @@ Legend: G blocks, each of S points x of D features beside L points y.
 
 A score is ``bias_j - sum_f c_f (x_if - y_jf)^2``. Of differences, taken feature by feature, it is
 precise wherever the points are, at a dozen passes over all pairs for scores and gradients. Of
-products it takes one for each, but loses digits where points are far from what their coordinates
-are relative to, in units of ``1 / sqrt(c_f)``. Points of a narrow block are near its middle.
+products it takes one for each, but is rounded as the largest of its terms is. So it is taken where
+all of them are small: if the points of a block are near its middle, in units of ``1 / sqrt(c_f)``,
+and those that matter to it are not far away, nor brought near by their bias.
 """
 
 from __future__ import annotations
@@ -17,17 +18,29 @@ from torch import Tensor
 
 from setwise.kernels.matmul_precision import rounds_on_cpu
 
-# How far from the middle of a narrow block its corners may be: the square, in those units. What is
-# within reach of it is a few units farther, so scores are rounded as if they were some hundreds.
+# How far from the middle of a narrow block its corners may be: the square, in those units.
 NARROW = 64.0
+# And how far from 0 the scores that matter to it: so the points beside it that do are not much
+# farther from the middle either, and no term of these scores is more than a few hundreds.
+MODERATE = 32.0
 
 
 def are_narrow(low: Tensor, high: Tensor, sharpness: Tensor, farthest: Tensor) -> Tensor:
-    """Of which boxes [X, D] products are precise, [X]; no coordinate is beyond the farthest [D]."""
-    # Of scores that overflow, products may be no numbers.
+    """Which boxes [X, D] of points x are, [X]; no coordinate of y is beyond the farthest [D].
+
+    None if one is so far away that its square overflows: products may then be no numbers.
+    """
     if rounds_on_cpu() or not (8 * sharpness * farthest.square()).sum().isfinite():
         return torch.zeros_like(low[:, 0], dtype=torch.bool)
     return ((high - low).square() * (sharpness / 4)).sum(dim=1) <= NARROW
+
+
+def are_moderate(least: Tensor, highest: Tensor) -> Tensor:
+    """Of which blocks the scores that matter are, [X].
+
+    The largest of each point is no less than the ``least`` [X], and no bias is above the highest.
+    """
+    return (least >= -MODERATE) & (highest <= MODERATE)
 
 
 class Rooms:
@@ -55,11 +68,12 @@ class Tile:
 
     def scores(self, level: Tensor | None = None) -> Tensor:
         """Relative to a level [G, S], if there is one: [G, S, L], in memory that is used again."""
-        total, sums = self._rooms(0, self._shape), self.others[-1].unsqueeze(1)
+        total, sums = self._rooms(0, self._shape), self.x.new_zeros(())
         for f, c in enumerate(self._sharpness):
             apart = self._apart(f)
             torch.addcmul(sums, apart, apart, value=-c, out=total)
             sums = total
+        total += self.others[-1].unsqueeze(1)  # last, as it may be large
         return total if level is None else total.sub_(level.unsqueeze(-1))
 
     def pulls(
@@ -93,7 +107,10 @@ class Tile:
 
 
 class NarrowTile(Tile):
-    """By products of coordinates that are relative to the middle of a block."""
+    """By products of coordinates that are relative to the middle of a block.
+
+    What it is given of the others is changed: it is as large as a row of the scores.
+    """
 
     def __init__(self, x: Tensor, others: Tensor, sharpness: list[float], rooms: Rooms) -> None:
         middle = ((x.amin(dim=1) + x.amax(dim=1)) / 2).unsqueeze(1)
@@ -113,10 +130,10 @@ class NarrowTile(Tile):
     def pulls(
         self, p: Tensor, incoming: Tensor, need_x: bool = True
     ) -> tuple[Tensor | None, Tensor]:
-        w, y = incoming.unsqueeze(-1), self.others[:-1].transpose(0, 1)
+        # Of what is all around a point x little may be left.
+        if need_x:
+            return super().pulls(p, incoming)
+        w, y = incoming.unsqueeze(-1), self.others[:-2]
         of_y = torch.bmm(torch.cat([self.x * w, w], dim=2).mT, p)
-        of_y[:, :-1].addcmul_(y[:, :-1], of_y[:, -1:], value=-1)
-        if not need_x:
-            return None, of_y
-        sums = torch.bmm(p, y.mT.contiguous())
-        return (sums[..., :-1] - self.x * sums[..., -1:]) * w, of_y
+        of_y[:, :-1].addcmul_(y.transpose(0, 1), of_y[:, -1:], value=-1)
+        return None, of_y

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import chunked, reference
-from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, placed_in, tree_order
+from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, tree_order
 from setwise.kernels.powers import exp_above_
 from setwise.kernels.tiles import Tile
 
@@ -32,8 +32,8 @@ BITS = {torch.float32: 40, torch.float64: 64}
 # Once blocks are known, all pairs are computed if it would be more than this share of them.
 SAMPLE, FEW, LARGEST_SHARE = 16, 0.2, 0.7
 
-# Of a sum that is farther above what its terms are relative to, the logarithm is imprecise.
-FAR_ABOVE = 32.0
+# How far the logarithm of a sum may be above the level of its terms, and below, by rounding.
+FAR_ABOVE, BELOW = 32.0, -1.0
 
 ALL_PAIRS = -1  # in place of an order
 
@@ -120,8 +120,8 @@ def logsumexp(
             continue
         found = terms.new_empty(*reach.shape, 2)
         for visit in visits:
-            tile, (rows, part, _, _) = pairs.tile(visit), visit
-            found[rows, part] = torch.stack(_sums(tile, reach[rows, part], slack), dim=-1)
+            place = visit.rows, visit.part
+            found[place] = torch.stack(_sums(pairs.tile(visit), reach[place], slack), dim=-1)
         pairs.x.fill(found, terms[b].mT)
     return terms[:, 0].clone(), terms, orders
 
@@ -129,11 +129,10 @@ def logsumexp(
 def _sums(tile: Tile, level: Tensor, slack: float) -> tuple[Tensor, Tensor]:
     """``logsumexp_j score_ij`` and what was lost of it when it was rounded, both [G, S].
 
-    The level is what the largest score of each point is not below.
+    The level is of a score of each point. If none matters beside the others, it is taken of theirs.
     """
-    level = _finite(level)
     above = exp_above_(tile.scores(level), -slack).sum(dim=-1).log()
-    if not above.amax() <= FAR_ABOVE:
+    if not ((above >= BELOW) & (above <= FAR_ABOVE)).all():
         level = _finite(tile.scores().amax(dim=-1))
         above = exp_above_(tile.scores(level), -slack).sum(dim=-1).log()
     lse = level + above
@@ -230,10 +229,9 @@ def _weights(
             yield None
             continue
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
-        level = placed_in(pairs.x.order, lse[b])
+        level = lse[b, pairs.x.order]
         visits = pairs.visits(level.amin(dim=1), slack, LARGEST_SHARE)
-        incoming = placed_in(pairs.x.order, grad[b] * torch.exp(-rest[b]))
-        incoming = incoming.masked_fill(pairs.x.bias == -math.inf, 0.0)
+        incoming = (grad[b] * torch.exp(-rest[b]))[pairs.x.order].masked_fill(~pairs.x.own, 0.0)
         yield None if visits is None else Weights(pairs, visits, _finite(level), incoming, slack)
 
 
@@ -243,12 +241,13 @@ def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
     D, (Y, R) = x.points.shape[2], y.bias.shape
     of_queries = torch.zeros_like(x.points)
     of_keys = y.points.new_zeros(Y + 1, D + 1, R)  # the last is the block of none
-    for (rows, part, columns, _), tile, p in weights.tiles():
-        of_x, of_y = tile.pulls(p, weights.incoming[rows, part], need_queries)
+    for visit, tile, p in weights.tiles():
+        place = visit.rows, visit.part
+        of_x, of_y = tile.pulls(p, weights.incoming[place], need_queries)
         if of_x is not None:
-            of_queries[rows, part] = of_x
+            of_queries[place] = of_x
         of_each = of_y.unflatten(-1, (-1, R)).transpose(1, 2).flatten(0, 1)
-        of_keys.index_add_(0, columns.flatten(), of_each)
+        of_keys.index_add_(0, visit.columns.flatten(), of_each)
     return of_queries, of_keys[:Y].mT
 
 
