@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from point_clouds import operands
-from setwise.kernels import chunked, dispatch, leaves, operators, tiles, trees
+from setwise.kernels import chunked, dispatch, leaves, operators, trees
+from setwise.kernels.tiles import Rooms, Tile
 
 pytestmark = pytest.mark.usefixtures("few_points_are_enough")
 
@@ -24,25 +25,26 @@ def test_no_pair_is_left_out_that_may_not_be(known: bool, biased: bool) -> None:
     if biased:
         bias[0, ::3] = 40.0
         bias[0, ::7] = -math.inf
-    scores = dispatch.scores(x, y, bias, sharpness[0])[0]
+    scores = dispatch.scores(x, y, bias - bias.amax(), sharpness[0])[0] / trees.BIT
     orders = torch.cat([leaves.tree_order(t[0], sharpness[0].sqrt()).flatten() for t in (x, y)])
     pairs = trees._pairs(x[0], y[0], bias[0], sharpness[0], orders)
-    slack = trees.BITS[torch.float32] * math.log(2) + math.log(500)
+    slack = trees.BITS[torch.float32] + math.log2(500)
     top = scores.amax(-1)[pairs.x.order]
-    level = scores.logsumexp(-1)[pairs.x.order] if known else pairs.reach()
+    whole = (scores * trees.BIT).logsumexp(-1) / trees.BIT
+    level = whole[pairs.x.order] if known else pairs.reach()
     assert known or (level <= top + 1e-9).all()
     assert known or (level > top - slack).double().mean() > 0.9
     kept = torch.zeros_like(scores, dtype=torch.bool)
     visits = pairs.visits(level.amin(dim=1), slack, 1.0)
     assert visits is not None
-    for rows, part, columns, _ in visits:
+    for rows, part, columns in visits:
         queries = pairs.x.order[rows, part]
         order = pairs.y.order.where(pairs.y.own, 500)
         beside = torch.cat([order, torch.full_like(order[:1], 500)])[columns]
         for of_block, keys in zip(queries, beside.flatten(1), strict=True):
             there = torch.meshgrid(of_block, keys[keys < 500], indexing="ij")
             kept[there] = True
-    left_out = scores.softmax(-1).masked_fill(kept, 0.0)
+    left_out = (scores * trees.BIT).softmax(-1).masked_fill(kept, 0.0)
     assert 0 < left_out.max() < 2.0**-40 / 500
     assert kept.sum() < 0.4 * scores.numel()
 
@@ -147,11 +149,9 @@ def test_few_visits_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     made: list[int] = []
     taken_together = leaves.Pairs._taken_together
 
-    def watched(
-        self: leaves.Pairs, rows: Tensor, matter: Tensor, narrow: bool
-    ) -> Iterator[leaves.Visit]:
+    def watched(self: leaves.Pairs, rows: Tensor, matter: Tensor) -> Iterator[leaves.Visit]:
         made.append(matter.numel())
-        yield from taken_together(self, rows, matter, narrow)
+        yield from taken_together(self, rows, matter)
 
     monkeypatch.setattr(leaves.Pairs, "_taken_together", watched)
     visits = pairs.visits(pairs.reach().amin(dim=1), 40.0, 1.0)
@@ -251,6 +251,9 @@ def clouds(name: str) -> list[Tensor]:
     bias, sharpness = torch.zeros(1, 1030), torch.full((1, 3), 2e3)
     if name == "all points are far from each other":
         x[..., 0] += 3.0
+    elif name == "beyond all digits":
+        x[..., 0] += 3.0
+        sharpness = torch.full((1, 3), 2e9)
     elif name == "some points are far":
         x[:, :200] = 0.1 * x[:, :200] + 10.0
     elif name == "clusters":
@@ -268,55 +271,43 @@ def clouds(name: str) -> list[Tensor]:
     elif name == "biases that outweigh the distance":
         y[:, ::2, 0] += 2.0
         bias[:, ::2] = 8e3
+    elif name == "nearly where they belong":
+        y[:, :1000] = x + 1e-5 * torch.randn(x.shape, generator=generator)
+        sharpness = torch.full((1, 3), 1e4)
+    elif name == "in a lattice":  # what pulls one way pulls the other: little is left
+        side = torch.arange(16.0) / 16
+        y = torch.cartesian_prod(side, side, side).unsqueeze(0)
+        x = y[((y > 0.3) & (y < 0.7)).all(dim=-1)].unsqueeze(0)
+        x = x + 1e-3 * torch.randn(x.shape, generator=generator)
+        bias, sharpness = torch.zeros(y.shape[:2]), torch.full((1, 3), 80.0)
     return [x, y, bias, sharpness]
 
 
 @pytest.mark.usefixtures("always_by_blocks")
 @pytest.mark.parametrize(
-    ("name", "is_narrow"),
+    "name",
     [
-        ("as they are", True),
-        ("clusters", True),
-        ("others lie anywhere", True),
-        ("some points are far", True),
-        ("all points are far from each other", False),
-        ("one output counts", False),
-        ("large biases", False),
-        ("biases that outweigh the distance", False),
+        "as they are",
+        "clusters",
+        "others lie anywhere",
+        "some points are far",
+        "all points are far from each other",
+        "beyond all digits",
+        "one output counts",
+        "large biases",
+        "biases that outweigh the distance",
+        "nearly where they belong",
+        "in a lattice",
     ],
 )
-def test_as_precise_as_dense(name: str, is_narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products are taken where they are precise, and only there."""
+def test_as_precise_as_dense(name: str, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaves, "FEWEST", 16)
-    narrow = []
-    tile = leaves.Pairs.tile
-
-    def watched(self: leaves.Pairs, visit: leaves.Visit) -> tiles.Tile:
-        narrow.append(visit.narrow)
-        return tile(self, visit)
-
-    monkeypatch.setattr(leaves.Pairs, "tile", watched)
     given = clouds(name)
     exact = with_gradients(dense, [t.double() for t in given])
     ours, theirs = (largest_errors(compute, exact, given) for compute in (by_blocks, dense))
-    assert any(narrow) == is_narrow
+    assert set(asked) == {"some"}
     for one, other in zip(ours, theirs, strict=True):
-        assert one <= other + 1e-5
-
-
-@pytest.mark.usefixtures("always_by_blocks")
-def test_pulls_that_cancel() -> None:
-    """In a lattice what pulls a point one way pulls it the other: little is left, but precise."""
-    side = torch.arange(16.0) / 16
-    y = torch.cartesian_prod(side, side, side).unsqueeze(0)
-    inner = ((y > 0.35) & (y < 0.65)).all(dim=-1)
-    x = y[inner].unsqueeze(0)
-    x = x + 1e-3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(3))
-    given = [x, y, torch.zeros_like(y[..., 0]), torch.full((1, 3), 80.0)]
-    exact = with_gradients(dense, [t.double() for t in given])
-    ours, theirs = (largest_errors(compute, exact, given) for compute in (by_blocks, dense))
-    assert exact[4].shape == x.shape
-    assert ours[4] <= 2 * theirs[4]
+        assert one <= other + 1e-6
 
 
 @pytest.mark.usefixtures("always_by_blocks")
@@ -349,15 +340,33 @@ def test_blocks_of_no_points_visit_none() -> None:
         assert torch.equal(visited, pairs.x.own.any(dim=1).nonzero().flatten())
 
 
-@pytest.mark.parametrize("level", [0.0, -30.0, -200.0, 50.0, 1e6, -math.inf])
-def test_a_level_that_is_off(level: float) -> None:
+@pytest.mark.parametrize("off", [0.0, 5.0, 30.0, 50.0, 1e6, -39.0, -60.0, -200.0, -math.inf])
+def test_a_level_that_is_off(off: float) -> None:
     """By rounding, where scores are large, it may be above all others, and far below by a bias."""
     x, y, bias, sharpness = (t.float() for t in operands(200, 300.0))
-    others = torch.cat([y.permute(2, 0, 1), torch.ones_like(bias)[None], bias[None]])
-    tile = tiles.Tile(x, others, sharpness[0].tolist(), tiles.Rooms(x))
-    exact = dense(*(t.double() for t in (x, y, bias, sharpness)))
-    lse, _ = trees._sums(tile, exact.float() + level, 40.0)
-    assert_close(lse.double(), exact, rtol=1e-5, atol=1e-5)
+    tile = Tile(x, y.permute(2, 0, 1), bias, sharpness[0].tolist(), Rooms(x))
+    exact = dense(*(t.double() for t in (x, y, bias, trees.BIT * sharpness))) / trees.BIT
+    lse, rest = trees._sums(tile, exact.float() + off, 40.0)
+    assert_close(lse.double(), exact, rtol=1e-6, atol=1e-6)
+    assert_close((lse.double() + rest).double(), exact, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.usefixtures("always_by_blocks")
+def test_as_few_matter_far_from_the_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is nearby is told by differences, so as much is found to matter."""
+    x, y, bias, sharpness = (t.float() for t in operands(2000, 2e5, features=3))
+    looked_at: list[int] = []
+    tile = leaves.Pairs.tile
+
+    def watched(self: leaves.Pairs, visit: leaves.Visit) -> Tile:
+        looked_at[-1] += visit.columns.numel()
+        return tile(self, visit)
+
+    monkeypatch.setattr(leaves.Pairs, "tile", watched)
+    for offset in (0.0, 1000.0):
+        looked_at.append(0)
+        trees.logsumexp(x + offset, y + offset, bias, sharpness)
+    assert looked_at[1] <= 1.2 * looked_at[0]
 
 
 @pytest.mark.usefixtures("always_by_blocks")
@@ -369,6 +378,29 @@ def test_whatever_the_default_device_is() -> None:
         ours = trees.logsumexp_backward(lse, *given, terms, orders, True, True)
     assert torch.equal(again[0], lse)
     assert all(t.device.type == "cpu" for t in ours)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("always_by_blocks")
+def test_inadmissible_keys_may_be_anywhere(asked: list[str]) -> None:
+    x, y, bias, sharpness = (t.float() for t in operands(200, 300.0))
+    there = torch.arange(200) % 5 != 0
+    bias[:, ~there], y[:, ~there] = -math.inf, torch.tensor([3e38, -3e38])
+    found = []
+    for chosen in (slice(None), there):
+        given = [t.clone().requires_grad_() for t in (x, y[:, chosen], bias[:, chosen], sharpness)]
+        compute = by_blocks if chosen == slice(None) else dense
+        lse = compute(*given)
+        _, of_y, of_bias, of_sharpness = torch.autograd.grad(lse.sum(), given)
+        found.append((lse.detach(), of_y, of_bias, of_sharpness))
+    (ours, *gradients), (theirs, *expected) = found
+    assert_close(ours, theirs)
+    for one, other in zip(gradients, expected, strict=True):
+        if one.shape[1] == 200:
+            assert (one[:, ~there] == 0).all()
+            one = one[:, there]
+        assert_close(one, other, rtol=1e-5, atol=1e-5 * other.abs().max().item())
+    assert set(asked) == {"some"}
 
 
 @pytest.mark.usefixtures("always_by_blocks")

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.kernels import tiles
-from setwise.kernels.tiles import Tile
+from setwise.kernels.tiles import Rooms, Tile
 
 # Points of a block, about: the fewest, until there are so many blocks; then more, up to the most.
 # In smaller blocks fewer pairs are computed in vain, and of larger ones there are fewer.
@@ -66,7 +65,6 @@ class Visit(NamedTuple):
     rows: Tensor  # [G]
     part: slice  # of their S points
     columns: Tensor  # [G, K]
-    narrow: bool  # whether products are precise for all of them, see `tiles`
 
 
 def blocks_shape(n: int) -> tuple[int, int]:
@@ -82,7 +80,9 @@ def tree_order(points: Tensor, units: Tensor) -> Tensor:
     From n on, a number is of no point; these are where the last one is.
     """
     (n, D), (X, S) = points.shape, blocks_shape(len(points))
-    columns = np.pad((points * units).T.numpy(), ((0, 0), (0, X * S - n)), mode="edge")
+    limit = torch.finfo(points.dtype).max / 2  # so that no difference overflows
+    points = (points * units).clamp(-limit, limit)
+    columns = np.pad(points.T.numpy(), ((0, 0), (0, X * S - n)), mode="edge")
     order = np.arange(X * S)
     nodes = 1
     while nodes < X:
@@ -102,25 +102,22 @@ class Pairs:
     def __init__(self, x: Leaves, y: Leaves, sharpness: Tensor) -> None:
         self.x, self.y = x, y
         self.sharpness: list[float] = sharpness.tolist()
-        # Features, ones and the bias [D + 2, Y + 1, R]. The last block has no points that count.
-        # Those that do not may be anywhere.
-        bias = torch.cat([y.bias, torch.full_like(y.bias[:1], -math.inf)])
+        # The last block [Y + 1] has no points that count. Those that do not may be anywhere.
+        self._bias = torch.cat([y.bias, torch.full_like(y.bias[:1], -math.inf)])
         points = torch.cat([y.points, y.points[:1]]).permute(2, 0, 1)
-        points = points.masked_fill(bias == -math.inf, 0.0)
-        self._others = torch.cat([points, torch.ones_like(bias)[None], bias[None]])
-        self._narrow = tiles.are_narrow(x.low, x.high, sharpness, points.abs().amax(dim=(1, 2)))
-        self._highest = y.bias.amax()
-        self._rooms = tiles.Rooms(x.points)
+        self._points = points.masked_fill(self._bias == -math.inf, 0.0)
+        self._rooms = Rooms(x.points)
 
     def tile(self, visit: Visit) -> Tile:
         """Of the points x of a visit [G, _], and those beside them [G, K R].
 
         All tiles are in the same memory, so each is done with when the next is made.
         """
-        others = self._others.index_select(1, visit.columns.flatten())
-        others = others.view(len(others), len(visit.rows), -1)
-        kind = tiles.NarrowTile if visit.narrow else Tile
-        return kind(self.x.points[visit.rows, visit.part], others, self.sharpness, self._rooms)
+        G = len(visit.rows)
+        x = self.x.points[visit.rows, visit.part]
+        y = self._points.index_select(1, visit.columns.flatten()).view(x.shape[2], G, -1)
+        bias = self._bias[visit.columns].view(G, -1)
+        return Tile(x, y, bias, self.sharpness, self._rooms)
 
     def visits(self, least: Tensor, slack: float, share: float) -> Iterator[Visit] | None:
         """All that may have a score within ``slack`` of the ``least`` [X] of the largest of its x.
@@ -144,18 +141,16 @@ class Pairs:
             for rows, bound in zip(parts, enough, strict=True):
                 known = matter if len(parts) == 1 else None
                 found = self._matter(rows, bound) if known is None else known
-                narrow = self._narrow[rows] & tiles.are_moderate(least[rows], self._highest)
-                for are, alike in ((True, narrow), (False, ~narrow)):
-                    some = alike & found.any(dim=1)
-                    if some.any():
-                        yield from self._taken_together(rows[some], found[some], are)
+                some = found.any(dim=1)
+                if some.any():
+                    yield from self._taken_together(rows[some], found[some])
 
         return walk()
 
     def reach(self) -> Tensor:
         """A score of each point x, so that the largest is no less, [X, S].
 
-        It is that of the nearest in some blocks nearby; of the precise ones, as it may be anywhere.
+        It is that of the nearest in some blocks nearby.
         """
         units = self.x.low.new_tensor(self.sharpness).sqrt()
         x, y = ((side.low + side.high) * units for side in (self.x, self.y))  # twice the middle
@@ -163,11 +158,11 @@ class Pairs:
         reach = torch.empty_like(self.x.bias)
         at_once = max(1, POINTS_AT_ONCE // (reach[0].numel() * self.y.bias[0].numel() * K))
         for rows in self._runs():
-            # The middle of no points is no number, and farther than any.
-            near = torch.cdist(x[rows], y).topk(K, largest=False).indices
+            # By products, which are faster, those far from the origin are as near as any.
+            apart = torch.cdist(x[rows], y, compute_mode="donot_use_mm_for_euclid_dist")
+            near = apart.topk(K, largest=False).indices  # the middle of no points is no number
             for some, columns in zip(rows.split(at_once), near.split(at_once), strict=True):
-                tile = self.tile(Visit(some, every, columns, narrow=False))
-                reach[some] = tile.scores().amax(dim=-1)
+                reach[some] = self.tile(Visit(some, every, columns)).scores().amax(dim=-1)
         return reach
 
     def _runs(self) -> list[Tensor]:
@@ -177,7 +172,7 @@ class Pairs:
         every = torch.arange(X, device=self.x.points.device)
         return [every[first::runs] for first in range(runs)]
 
-    def _taken_together(self, rows: Tensor, matter: Tensor, narrow: bool) -> Iterator[Visit]:
+    def _taken_together(self, rows: Tensor, matter: Tensor) -> Iterator[Visit]:
         """Blocks [G] to which of all blocks [G, Y] about as many matter."""
         S, (Y, R) = self.x.points.shape[1], self.y.bias.shape
         counts, by = matter.sum(dim=1).sort(stable=True)
@@ -194,7 +189,7 @@ class Pairs:
             beside.masked_fill_(places >= counts[some, None], Y)
             step = max(1, POINTS_AT_ONCE // (beside.numel() * R))
             for part in range(0, S, step):
-                yield Visit(rows[some], slice(part, part + step), beside, narrow)
+                yield Visit(rows[some], slice(part, part + step), beside)
             start = end
 
     def _matter(self, rows: Tensor, enough: Tensor) -> Tensor:

@@ -51,15 +51,19 @@ def exp(exponents: Tensor) -> Tensor:
 
 def exp_(exponents: Tensor) -> Tensor:
     """In place; powers that would be dear are 0."""
-    return (
-        exp_above_(exponents, LEAST[exponents.dtype]) if any_lost(exponents) else exponents.exp_()
-    )
-
-
-def exp_above_(exponents: Tensor, least: float) -> Tensor:
-    """In place, where powers are dear; a power of an exponent below ``least`` may be 0 instead."""
-    if not _are_dear(exponents):
+    if not any_lost(exponents):
         return exponents.exp_()
-    # Whatever is as small as what all of these become; NaN is not.
-    smallest = math.exp(least) * (1 + 1e-5)
-    return torch.threshold_(exponents.clamp_(min=least).exp_(), smallest, 0.0)
+    least = LEAST[exponents.dtype]
+    return _above_(exponents.clamp_(min=least).exp_(), math.exp(least))
+
+
+def exp2_above_(exponents: Tensor, least: float) -> Tensor:
+    """Powers of two in place; those of exponents below ``least`` are 0, where they are dear."""
+    if not _are_dear(exponents):
+        return exponents.exp2_()
+    return _above_(exponents.clamp_(min=least).exp2_(), 2.0**least)
+
+
+def _above_(powers: Tensor, least: float) -> Tensor:
+    """In place; 0 instead of the least, which stands for all below it. NaN stays."""
+    return torch.threshold_(powers, least * (1 + 1e-5), 0.0)

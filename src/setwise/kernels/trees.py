@@ -4,7 +4,8 @@ Legend: B sets, M queries, N keys, D features, all of them compared.
 
 A score is ``bias_j - sum_f c_f (queries_if - keys_jf)^2`` (see `reference`). In units of
 ``1 / sqrt(c_f)`` it is the square of a distance, and SciPy's tree of the keys finds the nearest. A
-logsumexp is over all keys that are not much farther: over blocks of them, see `leaves`.
+logsumexp is over all keys that are not much farther: over blocks of them, see `leaves`. These have
+scores in bits, for powers of two take less time than those of e, relative to the highest bias.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from setwise.kernels import chunked, reference
 from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, tree_order
-from setwise.kernels.powers import exp_above_
+from setwise.kernels.powers import exp2_above_
 from setwise.kernels.tiles import Tile
 
 # Beyond these a tree looks at most of its points all the same, or takes longer than it saves.
@@ -32,8 +33,10 @@ BITS = {torch.float32: 40, torch.float64: 64}
 # Once blocks are known, all pairs are computed if it would be more than this share of them.
 SAMPLE, FEW, LARGEST_SHARE = 16, 0.2, 0.7
 
-# How far the logarithm of a sum may be above the level of its terms, and below, by rounding.
-FAR_ABOVE, BELOW = 32.0, -1.0
+# So many bits above the level of its terms a sum keeps its digits; so many below, the level is one
+# of theirs but for rounding.
+FAR_ABOVE, BELOW = 20.0, -1.0
+BIT = math.log(2)
 
 ALL_PAIRS = -1  # in place of an order
 
@@ -61,7 +64,7 @@ def sample(M: int) -> slice:
 
 def few_matter(scores: Tensor) -> bool:
     """Whether few of the pairs of some queries with all keys matter: [..., N]."""
-    slack = _slack(scores.dtype, scores.shape[-1])
+    slack = BIT * _slack(scores.dtype, scores.shape[-1])
     top = scores.amax(dim=-1, keepdim=True)
     return bool((scores >= top - slack).double().mean() <= FEW)
 
@@ -95,11 +98,11 @@ def logsumexp(
     """``logsumexp_j score_ij``, shape [B, M]; its terms; the orders of both sides.
 
     The last two are for `logsumexp_backward`: the logsumexp and what was lost when it was rounded,
-    [B, 2, M], and integers [B, _], -1 where all pairs are computed: too many seem to matter, or
-    numbers are not finite.
+    [B, 2, M], both in the bits of `_pairs`, and integers [B, _]. These are -1 and those of e where
+    all pairs are computed: too many seem to matter, or numbers are not finite.
     """
     (B, M, _), N = queries.shape, keys.shape[1]
-    terms = queries.new_empty(B, 2, M)
+    lse, terms = queries.new_empty(B, M), queries.new_empty(B, 2, M)
     orders = queries.new_full((B, orders_size(M, N)), ALL_PAIRS, dtype=torch.long)
     few = _are_points(queries, keys, bias) and few_matter(
         reference.scores(queries[:, sample(M)], keys, bias, sharpness)
@@ -117,24 +120,26 @@ def logsumexp(
         if visits is None:
             alone = (t[b : b + 1] for t in (queries, keys, bias, sharpness))
             terms[b], orders[b] = torch.cat(chunked.logsumexp(*alone)), ALL_PAIRS
+            lse[b] = terms[b, 0]
             continue
-        found = terms.new_empty(*reach.shape, 2)
+        found = terms.new_full((*reach.shape, 2), math.nan)
         for visit in visits:
             place = visit.rows, visit.part
             found[place] = torch.stack(_sums(pairs.tile(visit), reach[place], slack), dim=-1)
         pairs.x.fill(found, terms[b].mT)
-    return terms[:, 0].clone(), terms, orders
+        lse[b] = _highest(bias[b]) + BIT * terms[b, 0]
+    return lse, terms, orders
 
 
 def _sums(tile: Tile, level: Tensor, slack: float) -> tuple[Tensor, Tensor]:
-    """``logsumexp_j score_ij`` and what was lost of it when it was rounded, both [G, S].
+    """``log2 sum_j 2^score_ij`` and what was lost of it when it was rounded, both [G, S].
 
     The level is of a score of each point. If none matters beside the others, it is taken of theirs.
     """
-    above = exp_above_(tile.scores(level), -slack).sum(dim=-1).log()
+    above = exp2_above_(tile.scores(level), -slack).sum(dim=-1).log2()
     if not ((above >= BELOW) & (above <= FAR_ABOVE)).all():
         level = _finite(tile.scores().amax(dim=-1))
-        above = exp_above_(tile.scores(level), -slack).sum(dim=-1).log()
+        above = exp2_above_(tile.scores(level), -slack).sum(dim=-1).log2()
     lse = level + above
     return lse, torch.where(lse.isfinite(), above - (lse - level), 0.0)
 
@@ -196,7 +201,7 @@ def sharpness_gradient(
 
 @dataclass
 class Weights:
-    """Softmax weights ``p_ij = exp(score_ij - level_i)`` of the pairs of one set that matter."""
+    """Softmax weights ``p_ij = 2^(score_ij - level_i)`` of the pairs of one set that matter."""
 
     pairs: Pairs
     visits: Iterator[Visit]
@@ -209,7 +214,7 @@ class Weights:
         for visit in self.visits:
             tile = self.pairs.tile(visit)
             scores = tile.scores(self.level[visit.rows, visit.part])
-            yield visit, tile, exp_above_(scores, -self.slack)
+            yield visit, tile, exp2_above_(scores, -self.slack)
 
 
 def _weights(
@@ -230,9 +235,10 @@ def _weights(
             continue
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
         level = lse[b, pairs.x.order]
-        visits = pairs.visits(level.amin(dim=1), slack, LARGEST_SHARE)
-        incoming = (grad[b] * torch.exp(-rest[b]))[pairs.x.order].masked_fill(~pairs.x.own, 0.0)
-        yield None if visits is None else Weights(pairs, visits, _finite(level), incoming, slack)
+        visits = pairs.visits(level.amin(dim=1), slack, 1.0)
+        assert visits is not None  # as many as there are
+        incoming = (grad[b] * torch.exp2(-rest[b]))[pairs.x.order].masked_fill(~pairs.x.own, 0.0)
+        yield Weights(pairs, visits, _finite(level), incoming, slack)
 
 
 def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
@@ -252,11 +258,17 @@ def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
 
 
 def _pairs(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, orders: Tensor) -> Pairs:
-    """Of one set, in its orders."""
+    """Of one set, in its orders; scores are in bits, relative to the highest bias."""
     x_shape, y_shape = blocks_shape(len(queries)), blocks_shape(len(keys))
     x_order, y_order = orders.split([math.prod(x_shape), math.prod(y_shape)])
     x = Leaves.of(x_order.view(x_shape), queries, torch.zeros_like(queries[:, 0]))
-    return Pairs(x, Leaves.of(y_order.view(y_shape), keys, bias), sharpness)
+    y = Leaves.of(y_order.view(y_shape), keys, (bias - _highest(bias)) / BIT)
+    return Pairs(x, y, sharpness / BIT)
+
+
+def _highest(bias: Tensor) -> Tensor:
+    """Of the admissible ones, if there are any."""
+    return _finite(bias.amax(dim=-1))
 
 
 def _are_points(queries: Tensor, keys: Tensor, bias: Tensor) -> bool:
@@ -270,5 +282,5 @@ def _finite(level: Tensor) -> Tensor:
 
 
 def _slack(dtype: torch.dtype, N: int) -> float:
-    """How much less than the largest score, or a logsumexp, of N one may be left out."""
-    return BITS[dtype] * math.log(2) + math.log(N)
+    """How many bits less than the largest score, or a logsumexp, of N one may be left out."""
+    return BITS[dtype] + math.log2(N)
