@@ -45,7 +45,7 @@ def test_scores_and_what_weighs_on_points(dtype: torch.dtype) -> None:
     assert (found[..., 5] == -math.inf).all()
     there = torch.arange(40) != 5
     close(found[..., there], scores[..., there])
-    p = tile.scores(level).exp_()
+    p = tile.scores().sub_(level.unsqueeze(-1)).exp_()
     for need_x in (True, False):
         of_x, of_y = tile.pulls(p.clone(), incoming, need_x)
         assert (of_x is not None) == need_x

@@ -34,7 +34,7 @@ class Leaves(NamedTuple):
     """Points in blocks, with the box of each; boxes are of what is admissible alone."""
 
     order: Tensor  # [X, S], which points these are
-    own: Tensor  # [X, S], whether that is the only place of this one
+    own: Tensor  # [X, S], whether this is its own place; elsewhere it only fills up a block
     points: Tensor  # [X, S, D]
     bias: Tensor  # [X, S], -inf of what is not admissible, nor at its own place
     low: Tensor  # [X, D]
@@ -102,7 +102,8 @@ class Pairs:
     def __init__(self, x: Leaves, y: Leaves, sharpness: Tensor) -> None:
         self.x, self.y = x, y
         self.sharpness: list[float] = sharpness.tolist()
-        # The last block [Y + 1] has no points that count. Those that do not may be anywhere.
+        # Block Y, of none, is beside those that have fewer others than the rest. Points that do not
+        # count may be anywhere: at 0 no difference from them overflows.
         self._bias = torch.cat([y.bias, torch.full_like(y.bias[:1], -math.inf)])
         points = torch.cat([y.points, y.points[:1]]).permute(2, 0, 1)
         self._points = points.masked_fill(self._bias == -math.inf, 0.0)
@@ -129,6 +130,7 @@ class Pairs:
         parts = self._runs()
         for rows in parts:
             known = least[rows]
+            # All terms of a score have one sign, so it is rounded as its sum is, not as they are.
             rounding = 8 * torch.finfo(known.dtype).eps * (known.abs() + slack)
             enough.append((known - slack - rounding).unsqueeze(1))
             matter = self._matter(rows, enough[-1])
@@ -160,7 +162,7 @@ class Pairs:
         for rows in self._runs():
             # By products, which are faster, those far from the origin are as near as any.
             apart = torch.cdist(x[rows], y, compute_mode="donot_use_mm_for_euclid_dist")
-            near = apart.topk(K, largest=False).indices  # the middle of no points is no number
+            near = apart.topk(K, largest=False).indices  # NaN, of no points, is the largest
             for some, columns in zip(rows.split(at_once), near.split(at_once), strict=True):
                 reach[some] = self.tile(Visit(some, every, columns)).scores().amax(dim=-1)
         return reach

@@ -1,4 +1,4 @@
-"""Powers of e that may be next to nothing, of which there are many once outputs are told apart.
+"""Powers that may be next to nothing, of which there are many once outputs are told apart.
 
 Numbers below the least that their type holds in full precision take Intel's MKL up to two hundred
 times as long as others, and x86 processors ten times as long to multiply. Here they are 0 at once.

@@ -43,14 +43,14 @@ class Tile:
         self._x, self._y, self._bias, self._sharpness = x, y, bias, sharpness
         self._rooms, self._shape = rooms, (*x.shape[:2], bias.shape[1])
 
-    def scores(self, level: Tensor | None = None) -> Tensor:
-        """Relative to a level [G, S], if there is one: [G, S, L], in memory that is used again."""
+    def scores(self) -> Tensor:
+        """[G, S, L], in memory that is used again."""
         total, sums = self._rooms.scores(self._shape), self._bias.unsqueeze(1)
         for f, c in enumerate(self._sharpness):
             apart = self._apart(f)
             torch.addcmul(sums, apart, apart, value=-c, out=total)
             sums = total
-        return total if level is None else total.sub_(level.unsqueeze(-1))
+        return total
 
     def pulls(
         self, p: Tensor, incoming: Tensor, need_x: bool = True
@@ -72,11 +72,16 @@ class Tile:
 
     def squares(self, p: Tensor, incoming: Tensor) -> Tensor:
         """``sum_ij w_ij (x_if - y_jf)^2``, shape [D]; p is w then."""
-        w = p.mul_(incoming.unsqueeze(-1))
-        sums = [self._apart(f).square_().mul_(w).sum() for f in range(len(self._sharpness))]
+        w, sums = p.mul_(incoming.unsqueeze(-1)), []
+        for f in range(len(self._sharpness)):
+            # A square of what is far away may overflow, which is nothing to it if it has no weight.
+            pulls = self._apart(f).mul_(w)
+            sums.append(pulls.mul_(torch.sub(*self._sides(f))).sum())
         return torch.stack(sums)
 
     def _apart(self, feature: int) -> Tensor:
         """``x_if - y_jf``, in memory that is used again."""
-        x, y = self._x[:, :, feature, None], self._y[feature].unsqueeze(1)
-        return torch.sub(x, y, out=self._rooms.apart(self._shape))
+        return torch.sub(*self._sides(feature), out=self._rooms.apart(self._shape))
+
+    def _sides(self, feature: int) -> tuple[Tensor, Tensor]:
+        return self._x[:, :, feature, None], self._y[feature].unsqueeze(1)

@@ -33,9 +33,6 @@ BITS = {torch.float32: 40, torch.float64: 64}
 # Once blocks are known, all pairs are computed if it would be more than this share of them.
 SAMPLE, FEW, LARGEST_SHARE = 16, 0.2, 0.7
 
-# So many bits above the level of its terms a sum keeps its digits; so many below, the level is one
-# of theirs but for rounding.
-FAR_ABOVE, BELOW = 20.0, -1.0
 BIT = math.log(2)
 
 ALL_PAIRS = -1  # in place of an order
@@ -98,8 +95,9 @@ def logsumexp(
     """``logsumexp_j score_ij``, shape [B, M]; its terms; the orders of both sides.
 
     The last two are for `logsumexp_backward`: the logsumexp and what was lost when it was rounded,
-    [B, 2, M], both in the bits of `_pairs`, and integers [B, _]. These are -1 and those of e where
-    all pairs are computed: too many seem to matter, or numbers are not finite.
+    [B, 2, M], both in the bits of `_pairs`, and integers [B, _]. Of a set of which all pairs are
+    computed, as too many seem to matter or numbers are not finite, the integers are -1 and the
+    terms those of `chunked`.
     """
     (B, M, _), N = queries.shape, keys.shape[1]
     lse, terms = queries.new_empty(B, M), queries.new_empty(B, 2, M)
@@ -125,21 +123,17 @@ def logsumexp(
         found = terms.new_full((*reach.shape, 2), math.nan)
         for visit in visits:
             place = visit.rows, visit.part
-            found[place] = torch.stack(_sums(pairs.tile(visit), reach[place], slack), dim=-1)
+            found[place] = torch.stack(_sums(pairs.tile(visit), slack), dim=-1)
         pairs.x.fill(found, terms[b].mT)
         lse[b] = _highest(bias[b]) + BIT * terms[b, 0]
     return lse, terms, orders
 
 
-def _sums(tile: Tile, level: Tensor, slack: float) -> tuple[Tensor, Tensor]:
-    """``log2 sum_j 2^score_ij`` and what was lost of it when it was rounded, both [G, S].
-
-    The level is of a score of each point. If none matters beside the others, it is taken of theirs.
-    """
-    above = exp2_above_(tile.scores(level), -slack).sum(dim=-1).log2()
-    if not ((above >= BELOW) & (above <= FAR_ABOVE)).all():
-        level = _finite(tile.scores().amax(dim=-1))
-        above = exp2_above_(tile.scores(level), -slack).sum(dim=-1).log2()
+def _sums(tile: Tile, slack: float) -> tuple[Tensor, Tensor]:
+    """``log2 sum_j 2^score_ij`` and what was lost of it when it was rounded, both [G, S]."""
+    scores = tile.scores()
+    level = _finite(scores.amax(dim=-1))
+    above = exp2_above_(scores.sub_(level.unsqueeze(-1)), -slack).sum(dim=-1).log2()
     lse = level + above
     return lse, torch.where(lse.isfinite(), above - (lse - level), 0.0)
 
@@ -213,8 +207,8 @@ class Weights:
         """Of every visit, with its weights, in memory that is used again."""
         for visit in self.visits:
             tile = self.pairs.tile(visit)
-            scores = tile.scores(self.level[visit.rows, visit.part])
-            yield visit, tile, exp2_above_(scores, -self.slack)
+            above = tile.scores().sub_(self.level[visit.rows, visit.part].unsqueeze(-1))
+            yield visit, tile, exp2_above_(above, -self.slack)
 
 
 def _weights(
@@ -236,7 +230,7 @@ def _weights(
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
         level = lse[b, pairs.x.order]
         visits = pairs.visits(level.amin(dim=1), slack, 1.0)
-        assert visits is not None  # as many as there are
+        assert visits is not None  # a share of 1 is never exceeded
         incoming = (grad[b] * torch.exp2(-rest[b]))[pairs.x.order].masked_fill(~pairs.x.own, 0.0)
         yield Weights(pairs, visits, _finite(level), incoming, slack)
 
@@ -258,7 +252,10 @@ def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
 
 
 def _pairs(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, orders: Tensor) -> Pairs:
-    """Of one set, in its orders; scores are in bits, relative to the highest bias."""
+    """Of one set, in its orders; scores are in bits, relative to the highest bias.
+
+    A bias is the cost of an output, below 0. So none grows by that, and each loses fewer digits.
+    """
     x_shape, y_shape = blocks_shape(len(queries)), blocks_shape(len(keys))
     x_order, y_order = orders.split([math.prod(x_shape), math.prod(y_shape)])
     x = Leaves.of(x_order.view(x_shape), queries, torch.zeros_like(queries[:, 0]))
