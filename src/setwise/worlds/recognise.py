@@ -46,7 +46,7 @@ class Recogniser:
         self._parts = LookAndPlace(features)
         states = world.states()
         look, place = self._parts.look(vectors), self._parts.place(vectors)
-        # Products of matrices give distances fast, and exactly enough near the origin alone.
+        # Products of matrices give distances fast, and tell what is nearest near the origin alone.
         self._middle = look.mean((0, 1))
         look = look - self._middle
         self._kind = 2 * torch.arange(world.blocks) + states[..., 2]  # [S, N]
@@ -111,8 +111,8 @@ def _to_nearest(looks: Tensor, pictures: Tensor) -> Tensor:
     """Root mean squared differences [*] of looks [*, A] from the nearest of pictures [n, A]."""
     flat = looks.flatten(0, -2)
     rows = max(1, _NUMBERS_AT_ONCE // len(pictures))
-    apart = [torch.cdist(part, pictures).amin(-1) for part in flat.split(rows)]
-    return torch.cat(apart).reshape(looks.shape[:-1]) / looks.shape[-1] ** 0.5
+    nearest = [torch.cdist(part, pictures).argmin(-1) for part in flat.split(rows)]
+    return _rms(looks - pictures[torch.cat(nearest)].view_as(looks))
 
 
 def _spots(states: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
