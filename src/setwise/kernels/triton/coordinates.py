@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.best_keys import as_columns
 from setwise.kernels.triton.weights import LOG2_E
 
 
@@ -45,7 +46,7 @@ def scores(s, a, c, slope, F: tl.constexpr):
     product is fused with the difference is not left to the compiler.
     """
     for f in tl.static_range(F):
-        apart = a[f][:, None] - c[f][None, :]
+        apart = a[f][:, None] - as_columns(c[f])
         s = tl.fma(-(slope[f] * apart), apart, s)
     return s
 

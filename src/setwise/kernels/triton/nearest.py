@@ -179,24 +179,31 @@ def _grad(COST, WEIGHT, at, ok, largest, ties, size, MODE: tl.constexpr, WEIGHTE
     return g
 
 
+@triton.jit
+def _hits_any(nearest, first, SIZE: tl.constexpr):
+    """Whether any of these numbers is among the SIZE from the first on."""
+    return tl.max(((nearest >= first) & (nearest < first + SIZE)).to(tl.int32), 0) > 0
+
+
 @triton.jit(do_not_specialize=["parts"])
 def gather(
     NEAREST, WEIGHT, SHARE, COST, COST_BACK, WORST, TIES, U, U_BACK, DZ, PARTS, LOSS,
     M, N, blocks, parts, factor,
     MODE: tl.constexpr, BOTH: tl.constexpr, WEIGHTED: tl.constexpr, SHARED: tl.constexpr,
     TOTALLED: tl.constexpr, F: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_F: tl.constexpr,
+    BLOCK_F: tl.constexpr, SPARSE: tl.constexpr,
 ):  # fmt: skip
     """``DZ_j``: the sum of the derivatives of all pairs that output j is part of, times factor.
 
     Which targets it is nearest to is asked of all of them, as a product with zeros and ones: by
-    tensor cores, and exact, for the derivatives come in parts (`bf16x6`). With TOTALLED also
-    ``LOSS = sum PARTS``.
+    tensor cores, and exact, for the derivatives come in parts (`bf16x6`). Where hits are SPARSE,
+    tiles without any are passed over. With TOTALLED also ``LOSS = sum PARTS``.
     """
     if TOTALLED and (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         store_loss(PARTS, PARTS, LOSS, PARTS, 1.0, parts, 0, False, 512)
     b = (tl.program_id(0) // blocks).to(tl.int64)
-    j = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
+    first_j = tl.program_id(0) % blocks * BLOCK_N
+    j = first_j + tl.arange(0, BLOCK_N)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     f_ok = (f < F)[None, :]
     largest, ties, ties_back = 0.0, 1.0, 1.0
@@ -208,13 +215,14 @@ def gather(
     for first in range(0, M, BLOCK_M):
         i = first + tl.arange(0, BLOCK_M)
         at = b * M + i
-        g = _grad(COST, WEIGHT, at, i < M, largest, ties, M, MODE, WEIGHTED)
-        there = (i < M)[:, None] & f_ok
-        u = tl.load(U + at[:, None] * F + f[None, :], mask=there, other=0.0)
-        high, middle, low = split_bf16x3(u * (factor * g)[:, None], False)
         nearest = tl.load(NEAREST + at, mask=i < M, other=-1).to(tl.int32)
-        hit = (j[:, None] == nearest[None, :]).to(high.dtype)
-        sums += tl.dot(hit, high, tl.dot(hit, middle, tl.dot(hit, low)))
+        if not SPARSE or _hits_any(nearest, first_j, BLOCK_N):
+            g = _grad(COST, WEIGHT, at, i < M, largest, ties, M, MODE, WEIGHTED)
+            there = (i < M)[:, None] & f_ok
+            u = tl.load(U + at[:, None] * F + f[None, :], mask=there, other=0.0)
+            high, middle, low = split_bf16x3(u * (factor * g)[:, None], False)
+            hit = (j[:, None] == nearest[None, :]).to(high.dtype)
+            sums += tl.dot(hit, high, tl.dot(hit, middle, tl.dot(hit, low)))
     at = b * N + j
     here = at[:, None] * F + f[None, :]
     there = (j < N)[:, None] & f_ok
@@ -250,12 +258,17 @@ def gather_points(
     M, N, blocks, parts, factor,
     MODE: tl.constexpr, BOTH: tl.constexpr, WEIGHTED: tl.constexpr, SHARED: tl.constexpr,
     TOTALLED: tl.constexpr, F: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
-    """`gather` of at most four features: sums are kept per slot of the tile, as in `points`."""
+    """`gather` of at most four features: sums are kept per slot of the tile, as in `points`.
+
+    Tiles are small, so that most of them have no hit and can be passed over.
+    """
     if TOTALLED and tl.program_id(0) == 0:
         store_loss(PARTS, PARTS, LOSS, PARTS, 1.0, parts, 0, False, 512)
     b = (tl.program_id(0) // blocks).to(tl.int64)
-    j = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
+    first_j = tl.program_id(0) % blocks * BLOCK_N
+    j = first_j + tl.arange(0, BLOCK_N)
     largest, ties, ties_back = 0.0, 1.0, 1.0
     if MODE == "worst":
         largest, ties = tl.load(WORST + b), tl.load(TIES + 2 * b)
@@ -265,16 +278,17 @@ def gather_points(
     sum1 = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     sum2 = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     sum3 = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
-    for first in range(0, M, BLOCK_M):
+    for first in tl.range(0, M, BLOCK_M, num_stages=STAGES):
         i = first + tl.arange(0, BLOCK_M)
         at = b * M + i
-        g = factor * _grad(COST, WEIGHT, at, i < M, largest, ties, M, MODE, WEIGHTED)
         nearest = tl.load(NEAREST + at, mask=i < M, other=-1).to(tl.int32)
-        hit = j[:, None] == nearest[None, :]
-        sum0 = _add_hits(sum0, hit, U, at, i < M, g, 0, F)
-        sum1 = _add_hits(sum1, hit, U, at, i < M, g, 1, F)
-        sum2 = _add_hits(sum2, hit, U, at, i < M, g, 2, F)
-        sum3 = _add_hits(sum3, hit, U, at, i < M, g, 3, F)
+        if _hits_any(nearest, first_j, BLOCK_N):
+            g = factor * _grad(COST, WEIGHT, at, i < M, largest, ties, M, MODE, WEIGHTED)
+            hit = j[:, None] == nearest[None, :]
+            sum0 = _add_hits(sum0, hit, U, at, i < M, g, 0, F)
+            sum1 = _add_hits(sum1, hit, U, at, i < M, g, 1, F)
+            sum2 = _add_hits(sum2, hit, U, at, i < M, g, 2, F)
+            sum3 = _add_hits(sum3, hit, U, at, i < M, g, 3, F)
     at = b * N + j
     g = tl.zeros([BLOCK_N], tl.float32)
     if BOTH:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.best_keys import as_columns, better, first_of_best, no_best, winners
 from setwise.kernels.triton.weights import (
     LN_2,
     LOG2_E,
@@ -48,7 +49,7 @@ def _feature(C, c, c_ok, f: tl.constexpr, F: tl.constexpr, stride):
     """Feature f of the columns."""
     if f < F:
         return tl.load(C + f * stride + c, mask=c_ok, other=0.0)
-    return tl.zeros([c.shape[0]], tl.float32)
+    return tl.zeros(c.shape, tl.float32)
 
 
 @triton.jit
@@ -63,10 +64,10 @@ def _sharpness(SHARPNESS, f: tl.constexpr, D: tl.constexpr):
 def _add_feature(s, a, c, sharpness, f: tl.constexpr, D: tl.constexpr):
     """The share of feature f; of a pair it is the same, to the bit, whichever is the row."""
     if f < D:
-        apart = a[:, None] - c[None, :]
+        apart = a[:, None] - as_columns(c)
         return s - (sharpness * LOG2_E * apart) * apart
     else:
-        return s + a[:, None] * c[None, :]
+        return s + a[:, None] * as_columns(c)
 
 
 @triton.jit
@@ -88,11 +89,14 @@ def _scores(
 def _key_scores(
     K, BIAS, j, j_ok, stride, q0, q1, q2, q3, w0, w1, w2, w3, F: tl.constexpr, D: tl.constexpr
 ):  # fmt: skip
-    """Scores of the queries and the keys j in units of log 2; -inf where there is no key."""
+    """Scores of the queries in units of log 2; -inf where there is no key.
+
+    With keys j, those of all, or with keys [rows, any], those of a query with its own.
+    """
     bias = term(BIAS, j, j_ok, False) * LOG2_E
     k0, k1 = _feature(K, j, j_ok, 0, F, stride), _feature(K, j, j_ok, 1, F, stride)
     k2, k3 = _feature(K, j, j_ok, 2, F, stride), _feature(K, j, j_ok, 3, F, stride)
-    return _scores(bias[None, :], q0, q1, q2, q3, k0, k1, k2, k3, w0, w1, w2, w3, F, D)
+    return _scores(as_columns(bias), q0, q1, q2, q3, k0, k1, k2, k3, w0, w1, w2, w3, F, D)
 
 
 @triton.jit
@@ -319,17 +323,14 @@ def argmax(
     SHARPNESS += b * D
     w0, w1 = _sharpness(SHARPNESS, 0, D), _sharpness(SHARPNESS, 1, D)
     w2, w3 = _sharpness(SHARPNESS, 2, D), _sharpness(SHARPNESS, 3, D)
-    best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
-    where = tl.zeros([BLOCK_A, BLOCK_C], tl.int32)
+    best, where = no_best(BLOCK_A, BLOCK_C)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         s = _key_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D)
-        s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
-        better = s > best
-        best = tl.where(better, s, best)
-        where = tl.where(better, j[None, :], where)
-    top = tl.max(best, 1)
-    first = tl.min(tl.where(best == top[:, None], where, 2147483647), 1)
+        best, where = better(best, where, s, j0, BLOCK_A, BLOCK_C)
+    j = winners(best, where, BLOCK_C)
+    s = _key_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D)
+    first = first_of_best(s, j)
     tl.store(INDEX + b * M + i, first.to(tl.int64), mask=i < M)
 
 

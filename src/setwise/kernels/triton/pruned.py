@@ -14,6 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.best_keys import NOWHERE
 from setwise.kernels.triton.boxes import bound, box_of, least, load_boxes, lowest, matters, seek
 from setwise.kernels.triton.coordinates import (
     add_weighted,
@@ -26,7 +27,6 @@ from setwise.kernels.triton.coordinates import (
 )
 from setwise.kernels.triton.weights import LN_2, finite_max, store_terms
 
-NOWHERE = tl.constexpr(2147483647)
 # To search pays if fewer than one block in so many matters.
 ONE_IN = tl.constexpr(4)
 

@@ -9,6 +9,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.best_keys import (
+    as_columns,
+    better,
+    first_of_best,
+    no_best,
+    winners,
+)
 from setwise.kernels.triton.coordinates import (
     add_weighted,
     extended,
@@ -19,7 +26,7 @@ from setwise.kernels.triton.coordinates import (
     slopes,
     store_sums,
 )
-from setwise.kernels.triton.pruned import NOWHERE, home_block, too_many
+from setwise.kernels.triton.pruned import home_block, too_many
 from setwise.kernels.triton.weights import LN_2, LOG2_E, finite_max, store_terms
 
 
@@ -42,23 +49,24 @@ def argmax(
     for f in tl.static_range(F):
         q = extended(q, tl.load(Q + f * stride_q + i, mask=i < M, other=0.0))
     slope = slopes(SHARPNESS + b * F, F)
-    best = tl.full([BLOCK_A, BLOCK_C], float("-inf"), tl.float32)
-    where = tl.zeros([BLOCK_A, BLOCK_C], tl.int32)
+    best, where = no_best(BLOCK_A, BLOCK_C)
     for j0 in range(0, N, BLOCK_C):
-        j = j0 + tl.arange(0, BLOCK_C)
-        bias = tl.load(BIAS + j, mask=j < N, other=float("-inf")) * LOG2_E
-        keys = ()
-        for f in tl.static_range(F):
-            keys = extended(keys, tl.load(K + f * stride_k + j, mask=j < N, other=0.0))
-        start = tl.zeros([BLOCK_A, BLOCK_C], tl.float32) + bias[None, :]
-        s = scores(start, q, keys, slope, F)
-        s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
-        better = s > best
-        best = tl.where(better, s, best)
-        where = tl.where(better, j[None, :], where)
-    top = tl.max(best, 1)
-    first = tl.min(tl.where(best == top[:, None], where, NOWHERE), 1)
+        s = _scores_of(K, BIAS, j0 + tl.arange(0, BLOCK_C), q, slope, BLOCK_A, N, stride_k, F)
+        best, where = better(best, where, s, j0, BLOCK_A, BLOCK_C)
+    j = winners(best, where, BLOCK_C)
+    first = first_of_best(_scores_of(K, BIAS, j, q, slope, BLOCK_A, N, stride_k, F), j)
     tl.store(INDEX + b * M + i, first.to(tl.int64), mask=i < M)
+
+
+@triton.jit
+def _scores_of(K, BIAS, j, q, slope, ROWS: tl.constexpr, N, stride, F: tl.constexpr):
+    """Scores of queries with keys j of all, or with their own keys j [rows, any]."""
+    bias = as_columns(tl.load(BIAS + j, mask=j < N, other=float("-inf")) * LOG2_E)
+    keys = ()
+    for f in tl.static_range(F):
+        keys = extended(keys, tl.load(K + f * stride + j, mask=j < N, other=0.0))
+    start = tl.zeros([ROWS, bias.shape[1]], tl.float32) + bias
+    return scores(start, q, keys, slope, F)
 
 
 @triton.jit
