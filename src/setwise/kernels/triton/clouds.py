@@ -60,8 +60,8 @@ def argmax(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor) -> Te
         x.columns, y.columns, x.order, y.order, y.boxes, y.parents, start, kept, sharpness, index
     )  # fmt: skip
     launch((B * blocks_in(M, ROWS), 1, 1), tensors, (M, N, x.stride, y.stride, y.blocks))
-    constants = {"F": F, "BLOCK_A": ROWS, "BLOCK_C": 128, "SAMPLES": SAMPLES}
-    launch = launcher(unpruned.argmax, constants, 1, 2)
+    constants = {"F": F, "BLOCK_A": ROWS, "BLOCK_C": 256, "SAMPLES": SAMPLES}
+    launch = launcher(unpruned.argmax, constants, 2, 2)
     x_t, y_t = transposed(queries), transposed(keys)
     numbers = M, N, x_t.shape[2], y_t.shape[2], y.blocks
     launch((B * blocks_in(M, ROWS), 1, 1), (x_t, y_t, bias, kept, sharpness, index), numbers)

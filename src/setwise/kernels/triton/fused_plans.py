@@ -150,9 +150,9 @@ def gather(
     constants = {"MODE": mode, "BOTH": both, "WEIGHTED": weighted, "SHARED": shared}
     constants |= {"TOTALLED": totalled, "F": F}
     if F <= points.MAX_FEATURES:
-        constants |= {"BLOCK_N": 16, "BLOCK_M": 64, "STAGES": 4}
+        constants |= {"BLOCK_N": 8, "BLOCK_M": 64, "STAGES": 4}
         launch = launcher(nearest.gather_points, constants, 1, 4)
-        return Plan(launch, (B * blocks_in(N, 16), 1, 1))
+        return Plan(launch, (B * blocks_in(N, 8), 1, 1))
     block_f = min(max(16, power_of_2(F)), 128)
     constants |= {"BLOCK_N": 64, "BLOCK_M": 64, "BLOCK_F": block_f, "SPARSE": N >= SPARSE}
     grid = (B * blocks_in(N, 64), blocks_in(F, block_f), 1)
