@@ -11,9 +11,6 @@ from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.plans import Plan
 from setwise.kernels.triton.tiles import blocks_in, power_of_2
 
-# From so many outputs on most tiles of 64 targets have none that is nearest to a block of 64.
-SPARSE = 8192
-
 _cached = lru_cache(maxsize=1024)
 
 
@@ -154,7 +151,7 @@ def gather(
         launch = launcher(nearest.gather_points, constants, 1, 4)
         return Plan(launch, (B * blocks_in(N, 8), 1, 1))
     block_f = min(max(16, power_of_2(F)), 128)
-    constants |= {"BLOCK_N": 64, "BLOCK_M": 64, "BLOCK_F": block_f, "SPARSE": N >= SPARSE}
+    constants |= {"BLOCK_N": 64, "BLOCK_M": 64, "BLOCK_F": block_f}
     grid = (B * blocks_in(N, 64), blocks_in(F, block_f), 1)
     return Plan(launcher(nearest.gather, constants, 4, 2), grid)
 

@@ -179,31 +179,24 @@ def _grad(COST, WEIGHT, at, ok, largest, ties, size, MODE: tl.constexpr, WEIGHTE
     return g
 
 
-@triton.jit
-def _hits_any(nearest, first, SIZE: tl.constexpr):
-    """Whether any of these numbers is among the SIZE from the first on."""
-    return tl.max(((nearest >= first) & (nearest < first + SIZE)).to(tl.int32), 0) > 0
-
-
 @triton.jit(do_not_specialize=["parts"])
 def gather(
     NEAREST, WEIGHT, SHARE, COST, COST_BACK, WORST, TIES, U, U_BACK, DZ, PARTS, LOSS,
     M, N, blocks, parts, factor,
     MODE: tl.constexpr, BOTH: tl.constexpr, WEIGHTED: tl.constexpr, SHARED: tl.constexpr,
     TOTALLED: tl.constexpr, F: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_F: tl.constexpr, SPARSE: tl.constexpr,
+    BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     """``DZ_j``: the sum of the derivatives of all pairs that output j is part of, times factor.
 
     Which targets it is nearest to is asked of all of them, as a product with zeros and ones: by
-    tensor cores, and exact, for the derivatives come in parts (`bf16x6`). Where hits are SPARSE,
-    tiles without any are passed over. With TOTALLED also ``LOSS = sum PARTS``.
+    tensor cores, and exact, for the derivatives come in parts (`bf16x6`). With TOTALLED also
+    ``LOSS = sum PARTS``.
     """
     if TOTALLED and (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         store_loss(PARTS, PARTS, LOSS, PARTS, 1.0, parts, 0, False, 512)
     b = (tl.program_id(0) // blocks).to(tl.int64)
-    first_j = tl.program_id(0) % blocks * BLOCK_N
-    j = first_j + tl.arange(0, BLOCK_N)
+    j = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     f_ok = (f < F)[None, :]
     largest, ties, ties_back = 0.0, 1.0, 1.0
@@ -215,14 +208,13 @@ def gather(
     for first in range(0, M, BLOCK_M):
         i = first + tl.arange(0, BLOCK_M)
         at = b * M + i
+        g = _grad(COST, WEIGHT, at, i < M, largest, ties, M, MODE, WEIGHTED)
+        there = (i < M)[:, None] & f_ok
+        u = tl.load(U + at[:, None] * F + f[None, :], mask=there, other=0.0)
+        high, middle, low = split_bf16x3(u * (factor * g)[:, None], False)
         nearest = tl.load(NEAREST + at, mask=i < M, other=-1).to(tl.int32)
-        if not SPARSE or _hits_any(nearest, first_j, BLOCK_N):
-            g = _grad(COST, WEIGHT, at, i < M, largest, ties, M, MODE, WEIGHTED)
-            there = (i < M)[:, None] & f_ok
-            u = tl.load(U + at[:, None] * F + f[None, :], mask=there, other=0.0)
-            high, middle, low = split_bf16x3(u * (factor * g)[:, None], False)
-            hit = (j[:, None] == nearest[None, :]).to(high.dtype)
-            sums += tl.dot(hit, high, tl.dot(hit, middle, tl.dot(hit, low)))
+        hit = (j[:, None] == nearest[None, :]).to(high.dtype)
+        sums += tl.dot(hit, high, tl.dot(hit, middle, tl.dot(hit, low)))
     at = b * N + j
     here = at[:, None] * F + f[None, :]
     there = (j < N)[:, None] & f_ok
@@ -230,6 +222,12 @@ def gather(
         g = _grad(COST_BACK, SHARE, at, j < N, largest, ties_back, N, MODE, SHARED)
         sums += (factor * g)[:, None] * tl.load(U_BACK + here, mask=there, other=0.0)
     tl.store(DZ + here, sums, mask=there)
+
+
+@triton.jit
+def _hits_any(nearest, first, SIZE: tl.constexpr):
+    """Whether any of these numbers is among the SIZE from the first on."""
+    return tl.max(((nearest >= first) & (nearest < first + SIZE)).to(tl.int32), 0) > 0
 
 
 @triton.jit
