@@ -21,7 +21,12 @@ HEAT_MAP = (
 
 
 def matrix(record: Record) -> str:
-    """Every loss beside its fastest rival: ratios, and the times of ours, mode by mode."""
+    """Every loss beside its fastest rival, and a picture of it."""
+    return "\n".join([HEAT_MAP, "", beside_rivals(record)])
+
+
+def beside_rivals(record: Record) -> str:
+    """Ratios, and the times of ours, mode by mode."""
     header = record["header"]
     versions = f"torch {header['torch']}, Triton {header['triton']}"
     made = wrapped(
@@ -29,7 +34,7 @@ def matrix(record: Record) -> str:
         f"tf32 allowed: medians of wall time around a step, the device waited for, with contenders "
         f"taking turns. A cell has the ratio and, in brackets, milliseconds of ours."
     )
-    return "\n".join([HEAT_MAP, "", *_tables(record["rows"]), made])
+    return "\n".join([*_tables(record["rows"]), made])
 
 
 def on_a_cpu(record: Record, in_threads: Record) -> str:
