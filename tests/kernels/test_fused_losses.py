@@ -295,6 +295,32 @@ def test_one_operator_inside_a_compiled_program(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("loss", "whole"), [("SH", True), ("A1H", False)])
+def test_large_sets_inside_a_compiled_program(
+    loss: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A soft loss stays one operator, as it is in an eager call; nearest elements are sorted."""
+    monkeypatch.setattr(dispatch, "_interprets", lambda: True)
+    monkeypatch.setattr(dispatch, "MOST_SHARED", 19)
+    (function, options), features = LOSSES[loss], ELEMENTS["boxes"]
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(1, 5, features.width, generator=generator, requires_grad=True)
+    x = features.random_targets((1, 4), generator)
+    called: list[str] = []
+
+    def watched(graph: Any, inputs: Any) -> Any:
+        called.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    def step(z: Tensor, impl: str) -> Tensor:
+        return function(2 * z, x, features, impl=impl, **options)
+
+    found = torch.compile(step, backend=watched, fullgraph=True)(z, "triton")
+    torch.testing.assert_close(found, step(z, "reference"), rtol=1e-4, atol=1e-5)
+    assert ("setwise.row_loss.default" in called) == whole
+
+
+@pytest.mark.slow
 def test_compiled_programs_follow_the_precision_that_is_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -150,10 +150,12 @@ def fuses(
     if choose(impl, target, logits) != "triton" or not is_plain(target, logits, *others):
         return False
     (B, N, F), M = logits.shape, target.shape[1]
-    # From so many pairs on launches are of no account, and the general way may leave pairs out.
-    if B * M * N >= clouds.FEWEST_PAIRS or (mode != "soft" and M * N > MOST_SHARED):
-        return False
-    return bool(triton_module("fused").serves(blocks, M, N, F))
+    return not _too_large(mode, B, M, N) and bool(triton_module("fused").serves(blocks, M, N, F))
+
+
+def _too_large(mode: Mode, B: int, M: int, N: int) -> bool:
+    """Whether launches are of no account, and the general way leaves pairs out or sorts."""
+    return B * M * N >= clouds.FEWEST_PAIRS or (mode != "soft" and M * N > MOST_SHARED)
 
 
 def is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
@@ -171,13 +173,13 @@ def is_plain(target: Tensor, logits: Tensor, *others: object) -> bool:
 
 
 def fuses_compiled(
-    impl: Impl, blocks: Blocks, target: Tensor, logits: Tensor, *others: object
+    impl: Impl, blocks: Blocks, mode: Mode, target: Tensor, logits: Tensor, *others: object
 ) -> bool:
     """Whether `compiled_losses.loss` serves such a call inside ``torch.compile``; as of `fuses`."""
     (B, N, _), M = logits.shape, target.shape[1]
     if not is_plain_compiled(target, logits, *others):
         return False
-    if B * M * N >= clouds.FEWEST_PAIRS or M * N > MOST_SHARED:
+    if _too_large(mode, B, M, N):
         return False
     if not compiled_losses.serves(blocks, MOST_COMPARED, most_compared()):
         return False

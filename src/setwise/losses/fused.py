@@ -52,7 +52,7 @@ def row_loss(
         return general(sets, presence, reduction)
     elements = few_steps.row_elements(impl, blocks, mode, skip_negligible, *given)
     kernels = elements is None and presence is None
-    compiled = kernels and dispatch.fuses_compiled(impl, blocks, *given)
+    compiled = kernels and dispatch.fuses_compiled(impl, blocks, mode, *given)
     fused = kernels and not compiled and dispatch.fuses(impl, blocks, mode, *given)
     if elements is None and not compiled and not fused:
         return general(sets, presence, reduction)
