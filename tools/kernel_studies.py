@@ -22,19 +22,22 @@ HEAT_MAP = (
 
 def matrix(record: Record) -> str:
     """Every loss beside its fastest rival, and a picture of it."""
-    return "\n".join([HEAT_MAP, "", beside_rivals(record)])
+    return "\n".join([HEAT_MAP, "", *_tables(record["rows"]), _measured(record["header"])])
 
 
-def beside_rivals(record: Record) -> str:
-    """Ratios, and the times of ours, mode by mode."""
-    header = record["header"]
+def some_of_matrix(record: Record) -> str:
+    """Cells that were chosen; what they come to together would say nothing."""
+    parts = _tables(record["rows"], together=False)
+    return "\n".join([*parts, _measured(record["header"])])
+
+
+def _measured(header: Record) -> str:
     versions = f"torch {header['torch']}, Triton {header['triton']}"
-    made = wrapped(
+    return wrapped(
         f"Measured on {header['hardware']}, {versions}, commit {str(header['commit'])[:12]}, with "
         f"tf32 allowed: medians of wall time around a step, the device waited for, with contenders "
         f"taking turns. A cell has the ratio and, in brackets, milliseconds of ours."
     )
-    return "\n".join([*_tables(record["rows"]), made])
 
 
 def on_a_cpu(record: Record, in_threads: Record) -> str:
@@ -66,8 +69,8 @@ def _ratios(found: Mapping[Cell, Compared], shape: str) -> tuple[str, str]:
     return f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}"
 
 
-def _tables(rows: list[Any]) -> list[str]:
-    """One for each mode, and what it comes to."""
+def _tables(rows: list[Any], together: bool = True) -> list[str]:
+    """One for each mode, and what its cells come to ``together``."""
     sizes, parts = shapes_of(rows), []
     for mode, found in compared(rows).items():
         names, shapes = axes_of(found)
@@ -81,8 +84,8 @@ def _tables(rows: list[Any]) -> list[str]:
             "",
             *markdown(titles, lines),
             "",
-            wrapped(summary(found)),
         ]
+        parts += [wrapped(summary(found))] if together else []
     return parts
 
 

@@ -15,7 +15,6 @@ from setwise.bench.limits import limit_ms
 from setwise.files import atomic_write_text
 from setwise.report import heatmap
 from tools.kernel_studies import (
-    beside_rivals,
     designs,
     likelihood,
     matrix,
@@ -24,6 +23,7 @@ from tools.kernel_studies import (
     precision,
     profile,
     skipping,
+    some_of_matrix,
 )
 from tools.markdown import markdown, number, ratio, share, with_blocks, wrapped
 from tools.plain_numbers import plain_numbers
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 LOSSES, DESIGNS = "losses-h200.json", "designs-h200.json"
 SKIPPING, PRECISION = "skipping-h200.json", "precision-h200.json"
 PROFILE, MATRIX = "profile-h200.json", "matrix-h200.json"
-# Some of its cells once more, of a later commit.
+# Some cells of the matrix once more, of a later commit.
 NEAREST = "nearest-h200.json"
 CPU_MATRICES, LIKELIHOOD = ("matrix-cpu.json", "matrix-cpu-threads.json"), "likelihood-h200.json"
 PLAIN_NUMBERS = "plain-numbers-cpu.json"
@@ -96,7 +96,7 @@ def guide(records: Path) -> dict[str, str]:
     solved = [found for name in SOLVERS if (found := _if_there(records / name)) is not None]
     return {
         "matrix": NOT_MEASURED if record is None else matrix(record),
-        "nearest": beside_rivals(json.loads((records / NEAREST).read_text())),
+        "nearest": some_of_matrix(json.loads((records / NEAREST).read_text())),
         "cpu": on_a_cpu(*on_cpu),
         "matchings": matchings(solved),
         "points": points(solved),

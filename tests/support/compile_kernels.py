@@ -292,11 +292,11 @@ def main() -> None:
     print(json.dumps(results))
 
 
-def told(kernel: Any) -> tuple[int, list[str]]:
-    """Bytes of shared memory, and products that nothing should be added to."""
+def told(kernel: Any) -> tuple[int, list[str], int]:
+    """Bytes of shared memory, products that nothing should be added to, maxima that keep NaN."""
     mark = f"maxNumImpreciseAcc = {NO_FUSED_ADD.value}"
     lines = [line for line in kernel.asm["ttgir"].splitlines() if mark in line]
-    return kernel.metadata.shared, lines
+    return kernel.metadata.shared, lines, kernel.asm["ptx"].count("max.NaN.f32")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def draw(header: Row, rows: Sequence[Row], path: Path) -> None:
         _draw_mode(one, mode, found, shapes_of(rows))
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata: Any = {"Software": None, "Source": source(rows)}
-    figure.savefig(path, dpi=80, metadata=metadata, pil_kwargs={"optimize": True})
+    figure.savefig(path, dpi=72, metadata=metadata, pil_kwargs={"optimize": True})
     plt.close(figure)
 
 

@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from setwise.kernels.triton.best_keys import top_and_first
 from setwise.kernels.triton.launch import launcher
 from setwise.kernels.triton.memory import floats
 from setwise.kernels.triton.operands import transposed
@@ -161,9 +162,7 @@ def _argmax(
         j = j0 + tl.arange(0, BLOCK_C)
         start = tl.zeros([BLOCK_A, BLOCK_C], tl.float32) + term(BIAS, j, j < N, False)[None, :]
         s = _scores(Q, K, SHARPNESS, start, i, j, i < M, j < N, stride_q, stride_k, F, D)
-        s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
-        top = tl.max(s, 1)
-        first = tl.min(tl.where(s == top[:, None], j[None, :], 2147483647), 1)
+        top, first = top_and_first(s, j[None, :])
         where = tl.where(top > best, first, where)
         best = tl.maximum(best, top)
     tl.store(INDEX + b * M + i, where.to(tl.int64), mask=i < M)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.best_keys import as_columns
 from setwise.kernels.triton.weights import LOG2_E
 
 
@@ -36,6 +35,15 @@ def slopes(SHARPNESS, F: tl.constexpr):
     for f in tl.static_range(F):
         found = extended(found, tl.load(SHARPNESS + f) * LOG2_E)
     return found
+
+
+@triton.jit
+def as_columns(c):
+    """A value for each column as [1, columns]; one for each pair [rows, columns] as it is."""
+    if len(c.shape) == 1:
+        return c[None, :]
+    else:
+        return c
 
 
 @triton.jit

@@ -14,7 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.best_keys import as_columns, better, first_of_best, no_best, winners
+from setwise.kernels.triton.best_keys import better, first_of_best, no_best, winners
+from setwise.kernels.triton.coordinates import as_columns
 from setwise.kernels.triton.weights import (
     LN_2,
     LOG2_E,
@@ -62,12 +63,16 @@ def _sharpness(SHARPNESS, f: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def _add_feature(s, a, c, sharpness, f: tl.constexpr, D: tl.constexpr):
-    """The share of feature f; of a pair it is the same, to the bit, whichever is the row."""
+    """The share of feature f.
+
+    Of a pair it is the same, to the bit, whichever is the row, and in every kernel: what is fused
+    with what is not left to the compiler.
+    """
     if f < D:
         apart = a[:, None] - as_columns(c)
-        return s - (sharpness * LOG2_E * apart) * apart
+        return tl.fma(-(sharpness * LOG2_E * apart), apart, s)
     else:
-        return s + a[:, None] * as_columns(c)
+        return tl.fma(a[:, None], as_columns(c), s)
 
 
 @triton.jit
@@ -323,14 +328,14 @@ def argmax(
     SHARPNESS += b * D
     w0, w1 = _sharpness(SHARPNESS, 0, D), _sharpness(SHARPNESS, 1, D)
     w2, w3 = _sharpness(SHARPNESS, 2, D), _sharpness(SHARPNESS, 3, D)
-    best, where = no_best(BLOCK_A, BLOCK_C)
+    best, tile = no_best(BLOCK_A, BLOCK_C)
     for j0 in range(0, N, BLOCK_C):
         j = j0 + tl.arange(0, BLOCK_C)
         s = _key_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D)
-        best, where = better(best, where, s, j0, BLOCK_A, BLOCK_C)
-    j = winners(best, where, BLOCK_C)
+        best, tile = better(best, tile, s, j0, BLOCK_A, BLOCK_C)
+    j = winners(best, tile, BLOCK_C)
     s = _key_scores(K, BIAS, j, j < N, stride, q0, q1, q2, q3, w0, w1, w2, w3, F, D)
-    first = first_of_best(s, j)
+    first = first_of_best(s, j, N)
     tl.store(INDEX + b * M + i, first.to(tl.int64), mask=i < M)
 
 

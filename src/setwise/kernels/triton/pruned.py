@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.best_keys import NOWHERE
+from setwise.kernels.triton.best_keys import NOWHERE, top_and_first
 from setwise.kernels.triton.boxes import bound, box_of, least, load_boxes, lowest, matters, seek
 from setwise.kernels.triton.coordinates import (
     add_weighted,
@@ -145,10 +145,8 @@ def _better(
     """The best scores and where they are, with those of one more block."""
     j = block * BLOCK + tl.arange(0, BLOCK)
     s = key_scores(K, j, q, slope, stride, F)
-    s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
     origin = tl.load(ORDER + j, mask=j < N, other=NOWHERE).to(tl.int32)
-    top = tl.max(s, 1)
-    first = tl.min(tl.where(s == top[:, None], origin[None, :], NOWHERE), 1)
+    top, first = top_and_first(s, origin[None, :])
     better = (top > best) | ((top == best) & (first < where))
     return tl.maximum(best, top), tl.where(better, first, where)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from setwise.kernels.triton.best_keys import top_and_first
 from setwise.kernels.triton.scores import add_compared, first_features, scores
 from setwise.kernels.triton.weights import term
 
@@ -42,9 +43,7 @@ def argmax(
         )  # fmt: skip
         s = add_compared(s, Q_APART, K_APART, SHARPNESS, i, j, i < M, j < N, q_stride, k_stride, D)
         s += bias[None, :]
-        s = tl.where(s != s, float("inf"), s)  # NaN wins, so that it is seen
-        top = tl.max(s, 1)
-        first = tl.min(tl.where(s == top[:, None], j[None, :], 2147483647), 1)
+        top, first = top_and_first(s, j[None, :])
         where = tl.where(top > best, first, where)
         best = tl.maximum(best, top)
     tl.store(INDEX + b * M + i, where.to(tl.int64), mask=i < M)

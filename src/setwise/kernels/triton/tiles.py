@@ -60,7 +60,7 @@ def forward_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, sm
 
 
 def argmax_tiles(M: int, N: int, F: int, dtype: torch.dtype, precision: str, smem: int) -> Tiles:
-    """For the same loop, where an index has to be kept beside each maximum."""
+    """For the same loop, where a place has to be kept beside the best of each group."""
     if F <= points.MAX_FEATURES:
         return Tiles(a=8, c=_fit(N, 256), f=F, d=F, warps=2, stages=2)
     return forward_tiles(M, N, F, dtype, precision, smem)

@@ -9,15 +9,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from setwise.kernels.triton.best_keys import (
-    as_columns,
-    better,
-    first_of_best,
-    no_best,
-    winners,
-)
+from setwise.kernels.triton.best_keys import better, first_of_best, no_best, winners
 from setwise.kernels.triton.coordinates import (
     add_weighted,
+    as_columns,
     extended,
     features,
     key_scores,
@@ -49,12 +44,12 @@ def argmax(
     for f in tl.static_range(F):
         q = extended(q, tl.load(Q + f * stride_q + i, mask=i < M, other=0.0))
     slope = slopes(SHARPNESS + b * F, F)
-    best, where = no_best(BLOCK_A, BLOCK_C)
+    best, tile = no_best(BLOCK_A, BLOCK_C)
     for j0 in range(0, N, BLOCK_C):
         s = _scores_of(K, BIAS, j0 + tl.arange(0, BLOCK_C), q, slope, BLOCK_A, N, stride_k, F)
-        best, where = better(best, where, s, j0, BLOCK_A, BLOCK_C)
-    j = winners(best, where, BLOCK_C)
-    first = first_of_best(_scores_of(K, BIAS, j, q, slope, BLOCK_A, N, stride_k, F), j)
+        best, tile = better(best, tile, s, j0, BLOCK_A, BLOCK_C)
+    j = winners(best, tile, BLOCK_C)
+    first = first_of_best(_scores_of(K, BIAS, j, q, slope, BLOCK_A, N, stride_k, F), j, N)
     tl.store(INDEX + b * M + i, first.to(tl.int64), mask=i < M)
 
 
