@@ -260,7 +260,7 @@ def gather_points(
 ):  # fmt: skip
     """`gather` of at most four features: sums are kept per slot of the tile, as in `points`.
 
-    Tiles are small, so that most of them have no hit and can be passed over.
+    Tiles are small, so that in large sets most have no hit, and are passed over.
     """
     if TOTALLED and tl.program_id(0) == 0:
         store_loss(PARTS, PARTS, LOSS, PARTS, 1.0, parts, 0, False, 512)
