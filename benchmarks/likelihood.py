@@ -33,6 +33,7 @@ from setwise.bench.cells import FAMILIES, SHAPES, Cell
 from setwise.bench.losses import graph_ms
 from setwise.files import atomic_write_text
 from setwise.kernels import bethe
+from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS
 from setwise.kernels.sinkhorn import Masses
 
 Row = dict[str, Any]
@@ -46,6 +47,7 @@ COMPARED = {"puzzle": (EXACT, BETHE), "detr": (BETHE,)}
 TURNS, CALLS = 12, 20
 LONG_MS, LONG_CALLS = 20.0, 5
 MESSAGES = 21  # rounds of them
+OURS, ROUNDS_ALONE, WHOLE = "setwise", "compiled", "compiled, with looks and beliefs"
 PRECISION = "medium"  # products of float32 may be formed in tf32, by all that are compared
 TEMPERATURES = (1.0, 10.0)
 # The module of each, and its options. By default geomloss halves the temperature until it is there,
@@ -136,9 +138,9 @@ def points(device: str) -> Iterator[Row]:
             return sw.transport_cross_entropy(y, x, features, temperature=t) / x.shape[1]
 
         row: Row = {"part": "transport", "temperature": t}
-        right, steps = settled_value(x, y, t), {"setwise": step_of(ours, y, x)}
+        right, steps = settled_value(x, y, t), {OURS: step_of(ours, y, x)}
         of_peers = {name: one for name, one in PEERS.items() if find_spec(one[0]) is not None}
-        told: dict[str, Row] = {"setwise": {}}
+        told: dict[str, Row] = {OURS: {}}
         told |= {name: {"version": version(peer)} for name, (peer, _) in of_peers.items()}
         for name, (peer, options) in of_peers.items():
             try:
@@ -168,7 +170,11 @@ def settled_value(x: Tensor, y: Tensor, t: float) -> float:
 
 
 def messages(device: str) -> Iterator[Row]:
-    """The same number of rounds for all sets, without looks at whether they have settled."""
+    """The same number of rounds for all sets: our launch, and rounds of compiled PyTorch.
+
+    These alone, and with all that the launch gives besides: the value and by how much messages are
+    apart at each look, and the probabilities of pairs in the end.
+    """
     from setwise.kernels.triton import plain_bethe as fused  # not every machine has Triton
 
     logits, target = Cell(BETHE, "Bernoulli", "detr", SHAPES["detr"]).leaves(device)
@@ -176,20 +182,43 @@ def messages(device: str) -> Iterator[Row]:
     B, _, N = scores.shape
     every = torch.ones(B, N, dtype=torch.bool, device=device)
     graph = bethe.graph(scores, torch.zeros(B, N, device=device), None, every, every)
-    compiled = torch.compile(lambda answers: bethe._answer(graph, bethe._ask(graph, answers)))
+    plain = torch.compile(lambda answers: bethe._answer(graph, bethe._ask(graph, answers)))
+
+    @torch.compile
+    def looking(answers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        asked = bethe._ask(graph, answers)
+        answered = bethe._answer(graph, asked)
+        apart = (asked + answers).sigmoid() - (asked + answered).sigmoid()
+        return answered, bethe._value(graph, answers, asked), apart.abs().amax((1, 2))
+
+    beliefs = torch.compile(lambda answers: bethe._beliefs(graph, answers)[0])
 
     def rounds() -> None:
         answers = torch.zeros_like(scores)
         for _ in range(MESSAGES):
-            answers = compiled(answers)
+            answers = plain(answers)
+
+    def whole() -> Tensor:
+        answers = torch.zeros_like(scores)
+        for n in range(MESSAGES):
+            if n % ROUNDS_BETWEEN_LOOKS == 0:
+                answers, _, _ = looking(answers)
+            else:
+                answers = plain(answers)
+        return beliefs(answers)
 
     never = patch.object(fused, "tolerance", lambda dtype: -1.0)
     with patch.object(fused, "MOST_ROUNDS", MESSAGES), never:
-        found = timed(
-            {"setwise": lambda: fused.plain_bethe(scores, None, None), "compiled": rounds}
-        )
+        steps = {
+            OURS: lambda: fused.plain_bethe(scores, None, None),
+            ROUNDS_ALONE: rounds,
+            WHOLE: whole,
+        }
+        found = timed(steps)
+        off = (fused.plain_bethe(scores, None, None)[1] - whole()).abs().max().item()
     for impl, times in found.items():
-        yield {"part": "messages", "rounds": MESSAGES, "impl": impl, **times}
+        row: Row = {"part": "messages", "rounds": MESSAGES, "impl": impl, **times}
+        yield row | ({"apart": off} if impl == OURS else {})
 
 
 def records(device: str, commit: str | None) -> Iterator[dict[str, Any]]:

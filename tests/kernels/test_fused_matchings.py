@@ -236,7 +236,10 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "The run was cut short" in kernel_studies.likelihood(cut)
     sent = " ".join(kernel_studies.messages(record).split())
     each = r"3.00 ms \(least 3.00\)"
-    assert re.match(rf"2 rounds of .* take {each} in one launch, and {each} by compiled", sent)
+    assert re.match(rf"2 rounds of .* take {each} in one launch", sent)
+    assert len(re.findall(rf"{each}, 1.0 times as long", sent)) == 2
+    ours, *_ = (row for row in record["rows"] if row["part"] == "messages")
+    assert ours["apart"] < 1e-5
     before_them = [row for row in record["rows"] if row["part"] == "losses"]
     assert "cut short" in kernel_studies.messages({"rows": before_them})
 

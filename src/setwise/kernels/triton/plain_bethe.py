@@ -63,22 +63,24 @@ assert ROUNDS_BETWEEN_LOOKS > 1
 
 @triton.jit
 def plain_rounds(
-    SCORES, ODDS, ROWS, COLUMNS, ANSWERS, PAIRS, LOGS, ASKED, TOTALS, STATE, OFFERED, VALUE,
-    SETTLED, LEFT, PARTS, ARRIVED, B, M, N, groups, most, between, quiet,
+    SCORES, ODDS, ROWS, COLUMNS, ANSWERS, PAIRS, LOGS, ASKED, TOTALS, STATE, OF_ROWS, OFFERED,
+    VALUE, SETTLED, LEFT, PARTS, ARRIVED, B, M, N, groups, most, between, quiet,
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
     CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Rounds until a set has settled, ``most`` of them; then PAIRS and ANSWERS.
 
-    LOGS, ASKED, TOTALS and STATE are a program's own. OFFERED has places for this round and for the
-    next; PARTS has a program's share of the value, by how much it is apart, how strained, and what
-    was strange at first. LEFT are the sets that are left to logarithms, with ANSWERS of 0.
+    LOGS, ASKED, TOTALS, STATE and OF_ROWS are a program's own. OFFERED has places for this round
+    and for the next; PARTS has a program's share of the value, by how much it is apart, how
+    strained, and what was strange at first. LEFT are the sets that are left to logarithms, with
+    ANSWERS of 0.
     """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     program = group * PROGRAMS + place
     rows = tl.cdiv(tl.cdiv(M, PROGRAMS), BLOCK_L) * BLOCK_L
     S, Q = LOGS + program * rows * WIDTH, ASKED + program * rows * WIDTH
-    T, state = TOTALS + program * rows, STATE + program * 4 * WIDTH
+    T, state = TOTALS + program * rows * BLOCK_E, STATE + program * 4 * WIDTH
+    W = OF_ROWS + program * 2 * BLOCK_L * WIDTH
     met = 0
     for b in range(group, B, groups):
         start_of_set = b * M * N
@@ -105,16 +107,16 @@ def plain_rounds(
             own = offered + place * 2 * WIDTH
             if look:
                 by_rows, apart, strained = ask(
-                    S, Q, T, state, own, R, i, last, rows,
-                    True, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+                    S, Q, T, state, W, own, R, i, last, rows,
+                    True, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E, BLOCK_C,
                 )  # fmt: skip
                 tl.store(P + place, by_rows * LN_2)
                 tl.store(P + PROGRAMS + place, apart)
                 tl.store(P + 2 * PROGRAMS + place, strained)
             else:
                 ask(
-                    S, Q, T, state, own, R, i, last, rows,
-                    False, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
+                    S, Q, T, state, W, own, R, i, last, rows,
+                    False, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E, BLOCK_C,
                 )  # fmt: skip
             met = meet(ARRIVED + group, met, PROGRAMS)
             by_columns, of_columns = answer(
@@ -200,8 +202,9 @@ def plain_bethe(
             pairs,
             scores.new_empty(rows, width),
             scores.new_empty(rows, width),
-            scores.new_empty(rows),
+            scores.new_empty(rows, plan.elements),
             scores.new_empty(programs, 4, width),
+            scores.new_empty(programs, plan.lines, 2, width),
             scores.new_empty(B, 2, plan.programs, 2, width),
             value,
             settled.view(torch.uint8),

@@ -2,6 +2,9 @@
 
 Legend: M targets, N outputs; L and E of them in a tile. WIDTH has room for N outputs, in chunks.
 
+Where threads exchange numbers they wait for each other. So a total is stored E times, for each of
+them to have it at hand, and what the rows of a tile ask is put together once, for all chunks.
+
 Of a line, a target or an output, only ratios matter. So a target's terms, its weights times what
 outputs answer, are divided by their total of the round before, and what is asked of an output by
 what all have asked; the logarithms of these totals are kept, and may be of any size::
@@ -90,7 +93,8 @@ def start(
             tl.store(ASKED + at, tl.zeros([BLOCK_L, BLOCK_E], tl.float32))
         largest = tl.max(best, 1)
         nothing = largest == float("-inf")
-        tl.store(TOTALS + row, tl.where(nothing, 0.0, -largest))
+        best = tl.where(nothing, 0.0, -largest)[:, None] + tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+        tl.store(TOTALS + _place(i0, 0, BLOCK_E, BLOCK_L, BLOCK_E), best)
         strange += tl.sum(nan, 1) + tl.where(i_ok & nothing, float("-inf"), 0.0)
     for k in tl.static_range(CHUNKS):
         j = k * BLOCK_E + tl.arange(0, BLOCK_E)
@@ -158,7 +162,7 @@ def _weigh(
     top = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     others = top
     for k in tl.static_range(CHUNKS):
-        weight = tl.exp2(logs[k] + (total[:, None] + prices[k]))
+        weight = tl.exp2(logs[k] + (total + prices[k]))
         term = weight * _inverse(_free(asked[k], tops[k], rests[k], shares[k]))
         top, others = _join(top, others, term, 0.0)
         weights, terms = weights + (weight,), terms + (term,)
@@ -167,10 +171,33 @@ def _weigh(
 
 
 @triton.jit
+def _offer(
+    OFFERED, OF_ROWS, most, less,
+    WIDTH: tl.constexpr, CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """Put together what the rows of a tile have asked in all: a reduction is one for each chunk."""
+    for k in tl.static_range(CHUNKS):
+        at = _place(0, k, 2 * WIDTH, BLOCK_L, BLOCK_E)
+        tl.store(OF_ROWS + at, most[k])
+        tl.store(OF_ROWS + WIDTH + at, less[k])
+    tl.debug_barrier()
+    for j0 in tl.static_range(0, WIDTH, BLOCK_C):
+        j = j0 + tl.arange(0, BLOCK_C)
+        top, others = tl.zeros([BLOCK_C], tl.float32), tl.zeros([BLOCK_C], tl.float32)
+        for line in tl.static_range(BLOCK_L):
+            a = tl.load(OF_ROWS + 2 * line * WIDTH + j, mask=j < WIDTH, other=0.0)
+            b = tl.load(OF_ROWS + (2 * line + 1) * WIDTH + j, mask=j < WIDTH, other=0.0)
+            top, others = _join(top, others, a, b)
+        tl.store(OFFERED + j, top, mask=j < WIDTH)
+        tl.store(OFFERED + WIDTH + j, others, mask=j < WIDTH)
+
+
+@triton.jit
 def ask(
-    LOGS, ASKED, TOTALS, STATE, OFFERED, ROWS, first, last, rows,
+    LOGS, ASKED, TOTALS, STATE, OF_ROWS, OFFERED, ROWS, first, last, rows,
     LOOK: tl.constexpr, MASKED: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr,
-    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """What targets make of the answers and ask in turn; their share of the value.
 
@@ -179,25 +206,26 @@ def ask(
     sum of all others. A thread keeps to its outputs: these are put together in the end.
     """
     value = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
-    by_line, apart = tl.zeros([BLOCK_L], tl.float32), value
-    strain = by_line
+    apart, strain = value, value
+    once = tl.arange(0, BLOCK_E)[None, :] == 0  # for what a row has one of
     tops, rests, shares, prices = _known(STATE, WIDTH, CHUNKS, BLOCK_L, BLOCK_E)
     most, less = _nothing(CHUNKS, BLOCK_L, BLOCK_E), _nothing(CHUNKS, BLOCK_L, BLOCK_E)
     for i0 in range(0, rows, BLOCK_L):
         row = i0 + tl.arange(0, BLOCK_L)
-        before = tl.load(TOTALS + row)
+        totals = TOTALS + _place(i0, 0, BLOCK_E, BLOCK_L, BLOCK_E)
+        before = tl.load(totals)
         weights, terms, top, others = _weigh(
             LOGS, ASKED, tops, rests, shares, prices, i0, before,
             WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
         )  # fmt: skip
         total = tl.maximum(top + others, LEAST)
-        least, log = total * LEAST, tl.log2(total)
-        tl.store(TOTALS + row, before - log)
+        least, log = total * LEAST, tl.log2(total)[:, None]
+        tl.store(totals, before - log)
         if LOOK:
             share = _inverse(total)
-            there = valid(ROWS, first + row, last, MASKED)
-            by_line += tl.where(there, log - before, 0.0)
-            strain = tl.maximum(strain, _strain(total, before - log, there))
+            there = valid(ROWS, first + row, last, MASKED)[:, None]
+            value += tl.where(there & once, log - before, 0.0)
+            strain = tl.maximum(strain, _strain(total[:, None], before - log, there))
         more, lesser = (), ()
         for k in tl.static_range(CHUNKS):
             at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
@@ -214,12 +242,14 @@ def ask(
             a, b = _join(most[k], less[k], asked, 0.0)
             more, lesser = more + (a,), lesser + (b,)
         most, less = more, lesser
-    for k in tl.static_range(CHUNKS):
-        j = k * BLOCK_E + tl.arange(0, BLOCK_E)
-        a, b = tl.reduce((most[k], less[k]), 0, _join)
+    if CHUNKS == 1:
+        j = tl.arange(0, BLOCK_E)
+        a, b = tl.reduce((most[0], less[0]), 0, _join)
         tl.store(OFFERED + j, a)
         tl.store(OFFERED + WIDTH + j, b)
-    return tl.sum(by_line + tl.sum(value, 1), 0), tl.max(tl.max(apart, 1), 0), tl.max(strain, 0)
+    else:
+        _offer(OFFERED, OF_ROWS, most, less, WIDTH, CHUNKS, BLOCK_L, BLOCK_E, BLOCK_C)
+    return tl.sum(tl.sum(value, 1), 0), tl.max(tl.max(apart, 1), 0), tl.max(tl.max(strain, 1), 0)
 
 
 @triton.jit
@@ -273,8 +303,9 @@ def beliefs(
     tops, rests, shares, prices = _known(STATE, WIDTH, CHUNKS, BLOCK_L, BLOCK_E)
     for i0 in range(0, rows, BLOCK_L):
         row = i0 + tl.arange(0, BLOCK_L)
+        total = tl.load(TOTALS + _place(i0, 0, BLOCK_E, BLOCK_L, BLOCK_E))
         _, terms, top, others = _weigh(
-            LOGS, ASKED, tops, rests, shares, prices, i0, tl.load(TOTALS + row),
+            LOGS, ASKED, tops, rests, shares, prices, i0, total,
             WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
         )  # fmt: skip
         share = 1.0 / tl.maximum(top + others, TINY)

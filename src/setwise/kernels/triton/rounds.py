@@ -45,8 +45,9 @@ def meet(ARRIVED, met, PROGRAMS: tl.constexpr):
     """Wait for all programs of a group, whose counter this is; ``met`` times they have done so."""
     tl.debug_barrier()  # all threads have written
     if PROGRAMS > 1:
-        tl.atomic_add(ARRIVED, 1)
-        while tl.atomic_add(ARRIVED, 0) < PROGRAMS * (met + 1):
+        # To ask with more than "acquire" would wait, each time, for all that was ever written.
+        tl.atomic_add(ARRIVED, 1, sem="release")
+        while tl.atomic_add(ARRIVED, 0, sem="acquire") < PROGRAMS * (met + 1):
             pass
         tl.debug_barrier()
     return met + 1
