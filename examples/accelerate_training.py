@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         print(f"loss {curve[-1]:.4f}, bags that come out exactly {found['right']:.3f}")
         if options.output is not None:
             options.output.write_text(json.dumps(found))
-    accelerator.free_memory()  # what it prepared holds on to the processes that are to be let go
+    accelerator.free_memory()  # what it prepared holds on to the group of processes
     accelerator.end_training()
     return found
 

@@ -196,19 +196,17 @@ def messages(record: Record) -> str:
     if len(found) < 3:
         return "The run was cut short before all three had been measured.\n"
     B, N, _ = SHAPES["detr"]
-    ours, alone, whole = (
+    median = found["setwise"]["median_ms"]
+    ours, alone, with_looks = (
         f"{number(found[name]['median_ms'])} ms (least {number(found[name]['min_ms'])})"
+        + ("" if name == "setwise" else f", {found[name]['median_ms'] / median:.1f} times as long")
         for name in ("setwise", "compiled", "compiled, with looks and beliefs")
-    )
-    fewer, times = (
-        found[name]["median_ms"] / found["setwise"]["median_ms"]
-        for name in ("compiled", "compiled, with looks and beliefs")
     )
     return wrapped(
         f"{found['setwise']['rounds']} rounds of the messages of {B} sets of {N} targets and {N} "
-        f"outputs take {ours} in one launch, with a look at every fifth and the probabilities that "
-        f"come out. By compiled PyTorch the rounds alone take {alone}, {fewer:.1f} times as long; "
-        f"with the same looks and probabilities {whole}, {times:.1f} times as long."
+        f"outputs take {ours} in one launch, with looks at whether they have settled and the "
+        f"probabilities that come out. By compiled PyTorch the rounds alone take {alone}; with the "
+        f"same looks and probabilities {with_looks}."
     )
 
 

@@ -208,8 +208,14 @@ class TestBethe:
 
     @pytest.mark.usefixtures("small_tiles", "numbers")
     def test_messages_are_those_of_pytorch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.judge_rounds(monkeypatch, 3, 4)
+
+    def test_more_outputs_than_answer_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.judge_rounds(monkeypatch, 2, plain_bethe.AT_ONCE + 4)
+
+    def judge_rounds(self, monkeypatch: pytest.MonkeyPatch, M: int, N: int) -> None:
         """Round by round, and what has not settled by then is said."""
-        scores, odds, rows, columns = problem(2, 3, 4)
+        scores, odds, rows, columns = problem(2, M, N)
         for user in (kernels, plain_bethe):
             monkeypatch.setattr(user, "MOST_ROUNDS", 2)
         got = kernels.bethe(scores.float(), odds.float(), None, (rows, columns))

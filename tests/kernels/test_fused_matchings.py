@@ -237,7 +237,6 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = " ".join(kernel_studies.messages(record).split())
     each = r"3.00 ms \(least 3.00\)"
     assert re.match(rf"2 rounds of .* take {each} in one launch", sent)
-    assert len(re.findall(rf"{each}, 1.0 times as long", sent)) == 2
     ours, *_ = (row for row in record["rows"] if row["part"] == "messages")
     assert ours["apart"] < 1e-5
     before_them = [row for row in record["rows"] if row["part"] == "losses"]

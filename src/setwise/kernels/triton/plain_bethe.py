@@ -80,7 +80,7 @@ def plain_rounds(
     rows = tl.cdiv(tl.cdiv(M, PROGRAMS), BLOCK_L) * BLOCK_L
     S, Q = LOGS + program * rows * WIDTH, ASKED + program * rows * WIDTH
     T, state = TOTALS + program * rows * BLOCK_E, STATE + program * 4 * WIDTH
-    W = OF_ROWS + program * 2 * BLOCK_L * WIDTH
+    of_rows = OF_ROWS + program * 2 * BLOCK_L * WIDTH
     met = 0
     for b in range(group, B, groups):
         start_of_set = b * M * N
@@ -107,7 +107,7 @@ def plain_rounds(
             own = offered + place * 2 * WIDTH
             if look:
                 by_rows, apart, strained = ask(
-                    S, Q, T, state, W, own, R, i, last, rows,
+                    S, Q, T, state, of_rows, own, R, i, last, rows,
                     True, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E, BLOCK_C,
                 )  # fmt: skip
                 tl.store(P + place, by_rows * LN_2)
@@ -115,7 +115,7 @@ def plain_rounds(
                 tl.store(P + 2 * PROGRAMS + place, strained)
             else:
                 ask(
-                    S, Q, T, state, W, own, R, i, last, rows,
+                    S, Q, T, state, of_rows, own, R, i, last, rows,
                     False, MASKED, WIDTH, CHUNKS, BLOCK_L, BLOCK_E, BLOCK_C,
                 )  # fmt: skip
             met = meet(ARRIVED + group, met, PROGRAMS)
@@ -204,7 +204,7 @@ def plain_bethe(
             scores.new_empty(rows, width),
             scores.new_empty(rows, plan.elements),
             scores.new_empty(programs, 4, width),
-            scores.new_empty(programs, plan.lines, 2, width),
+            scores.new_empty(programs, plan.lines, 2, width) if kind["CHUNKS"] > 1 else value,
             scores.new_empty(B, 2, plan.programs, 2, width),
             value,
             settled.view(torch.uint8),

@@ -3,7 +3,8 @@
 Legend: M targets, N outputs; L and E of them in a tile. WIDTH has room for N outputs, in chunks.
 
 Where threads exchange numbers they wait for each other. So a total is stored E times, for each of
-them to have it at hand, and what the rows of a tile ask is put together once, for all chunks.
+them to have it at hand, which takes as much room as what a chunk asks; and what the rows of a tile
+ask is put together once, for all chunks.
 
 Of a line, a target or an output, only ratios matter. So a target's terms, its weights times what
 outputs answer, are divided by their total of the round before, and what is asked of an output by
@@ -93,8 +94,8 @@ def start(
             tl.store(ASKED + at, tl.zeros([BLOCK_L, BLOCK_E], tl.float32))
         largest = tl.max(best, 1)
         nothing = largest == float("-inf")
-        best = tl.where(nothing, 0.0, -largest)[:, None] + tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
-        tl.store(TOTALS + _place(i0, 0, BLOCK_E, BLOCK_L, BLOCK_E), best)
+        total = tl.where(nothing, 0.0, -largest)[:, None] + tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+        tl.store(TOTALS + _place(i0, 0, BLOCK_E, BLOCK_L, BLOCK_E), total)
         strange += tl.sum(nan, 1) + tl.where(i_ok & nothing, float("-inf"), 0.0)
     for k in tl.static_range(CHUNKS):
         j = k * BLOCK_E + tl.arange(0, BLOCK_E)
@@ -152,7 +153,10 @@ def _weigh(
     LOGS, ASKED, tops, rests, shares, prices, i0, total,
     WIDTH: tl.constexpr, CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """Weights and terms of some targets; of each the largest term, and the sum of all others."""
+    """Weights and terms of some targets; of each the largest term, and the sum of all others.
+
+    ``total`` has one of each target for every output of a chunk.
+    """
     logs, asked = (), ()
     for k in tl.static_range(CHUNKS):
         at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
@@ -176,7 +180,7 @@ def _offer(
     WIDTH: tl.constexpr, CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Put together what the rows of a tile have asked in all: a reduction is one for each chunk."""
+    """Put together what the rows of a tile have asked: a reduction would be one for each chunk."""
     for k in tl.static_range(CHUNKS):
         at = _place(0, k, 2 * WIDTH, BLOCK_L, BLOCK_E)
         tl.store(OF_ROWS + at, most[k])
@@ -242,7 +246,7 @@ def ask(
             a, b = _join(most[k], less[k], asked, 0.0)
             more, lesser = more + (a,), lesser + (b,)
         most, less = more, lesser
-    if CHUNKS == 1:
+    if CHUNKS == 1:  # of which a tile may have hundreds of rows
         j = tl.arange(0, BLOCK_E)
         a, b = tl.reduce((most[0], less[0]), 0, _join)
         tl.store(OFFERED + j, a)

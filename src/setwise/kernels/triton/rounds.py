@@ -45,7 +45,8 @@ def meet(ARRIVED, met, PROGRAMS: tl.constexpr):
     """Wait for all programs of a group, whose counter this is; ``met`` times they have done so."""
     tl.debug_barrier()  # all threads have written
     if PROGRAMS > 1:
-        # To ask with more than "acquire" would wait, each time, for all that was ever written.
+        # Who sees the last member arrive sees what each had written, all threads of it, before.
+        # With more than "acquire" each question would wait for the writes of who asks.
         tl.atomic_add(ARRIVED, 1, sem="release")
         while tl.atomic_add(ARRIVED, 0, sem="acquire") < PROGRAMS * (met + 1):
             pass
