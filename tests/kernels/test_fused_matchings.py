@@ -236,7 +236,8 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "The run was cut short" in kernel_studies.likelihood(cut)
     sent = " ".join(kernel_studies.messages(record).split())
     each = r"3.00 ms \(least 3.00\)"
-    assert re.match(rf"2 rounds of .* take {each} in one launch", sent)
+    of_rivals = f"alone take {each}, 1.0 times .* same .* {each}, 1.0 times as long"
+    assert re.fullmatch(rf"2 rounds of .* take {each} in one launch, .* {of_rivals}\.", sent)
     ours, *_ = (row for row in record["rows"] if row["part"] == "messages")
     assert ours["apart"] < 1e-5
     before_them = [row for row in record["rows"] if row["part"] == "losses"]

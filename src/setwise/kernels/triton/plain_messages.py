@@ -246,7 +246,7 @@ def ask(
             a, b = _join(most[k], less[k], asked, 0.0)
             more, lesser = more + (a,), lesser + (b,)
         most, less = more, lesser
-    if CHUNKS == 1:  # of which a tile may have hundreds of rows
+    if CHUNKS == 1:  # then a tile may have hundreds of rows: too many to go through them here
         j = tl.arange(0, BLOCK_E)
         a, b = tl.reduce((most[0], less[0]), 0, _join)
         tl.store(OFFERED + j, a)
