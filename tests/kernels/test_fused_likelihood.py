@@ -289,6 +289,23 @@ class TestBethe:
         close(got[1], pairs, atol=2e-3)
         close(got[2], used, atol=2e-3)
 
+    @pytest.mark.parametrize("far", [0.0, 0.4, 1.0, 5.0])
+    @pytest.mark.usefixtures("numbers")
+    def test_two_that_share_a_line_evenly(self, far: float) -> None:
+        """Both may seem to have more than half of it, and neither is left out of the value."""
+        scores = torch.full((1, 3, 4), -far)
+        scores[:, :, :2] = 0
+        scores[:, 2, 3] = far  # has most of two lines
+        value, pairs, *_ = bethe.bethe(
+            scores.double(),
+            torch.zeros(1, 4).double(),
+            None,
+            *(torch.ones(1, n) > 0 for n in (3, 4)),
+        )
+        got, got_pairs, *_ = kernels.bethe(scores, None, None, None)
+        close(got, value, rtol=1e-6)
+        close(got_pairs, pairs, atol=1e-4)
+
     def test_in_several_chunks(self) -> None:
         scores, odds, rows, columns = problem(1, 2, 70)
         value, pairs, used, settled, _ = bethe.bethe(scores, odds, None, rows, columns)
@@ -330,7 +347,7 @@ class TestBethe:
 
 @triton.jit
 def _put_together(OFFERED, STATE, ODDS, N: tl.constexpr, PROGRAMS: tl.constexpr):
-    plain_messages.answer(OFFERED, STATE, ODDS, ODDS, N, 0.0, False, False, PROGRAMS, N, N)
+    plain_messages.answer(OFFERED, STATE, ODDS, ODDS, N, 0.0, True, False, False, PROGRAMS, N, N)
 
 
 def test_outputs_answer_the_targets_of_all_programs() -> None:

@@ -120,8 +120,9 @@ def plain_rounds(
                 )  # fmt: skip
             met = meet(ARRIVED + group, met, PROGRAMS)
             by_columns, of_columns = answer(
-                offered, state, D, C, N, unused, MASKED, PRESENCE, PROGRAMS, WIDTH, BLOCK_C
-            )
+                offered, state, D, C, N, unused, look,
+                MASKED, PRESENCE, PROGRAMS, WIDTH, BLOCK_C,
+            )  # fmt: skip
             if look:
                 before = value
                 value = total_of(P, PROGRAMS) + by_columns * LN_2

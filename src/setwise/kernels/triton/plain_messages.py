@@ -20,9 +20,10 @@ the sum of all but one of the largest, and by how much the largest exceeds the o
 difference of large numbers in it.
 
 So that all of this is in the range of float32, what others leave counts as at least 2^-50 of a
-line, and no total falls below that in a round. Where messages end, neither makes a difference. A
-set that is not there yet is STRAINED if a total was held back, and REACHING if the product of all
-totals of a line is FAR from 1, where rounding may keep its weights from coming to rest.
+line, no total falls below that in a round, and no weight is above 2^60. Where messages end, none of
+these makes a difference. A set that is not there yet is STRAINED if a total was held back, and
+REACHING if the product of all totals of a line is FAR from 1, where rounding may keep its weights
+from coming to rest.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ LEAST = tl.constexpr(2.0**-50)
 TINY = tl.constexpr(2.0**-100)
 # The logarithm to base 2 of the most that counts of an output's being left over.
 MOST_AT_ONCE = tl.constexpr(100.0)
+# The logarithm to base 2 of the largest weight: divided by what is left of an output, and added up,
+# it is in the range. Two totals that were held back may ask for more, for a round.
+MOST_OF_A_WEIGHT = tl.constexpr(60.0)
+# The share of a line that one element has at most; clearly more than half, for two that have a half
+# each may both seem to have more.
+MOST_OF_A_LINE = tl.constexpr(0.625)
 # What a set is, and the logarithm to base 2 of a total that is far from 1.
 EASY, REACHING, STRAINED = tl.constexpr(0.0), tl.constexpr(1.0), tl.constexpr(2.0)
 FAR = tl.constexpr(128.0)
@@ -137,8 +144,8 @@ def _nothing(CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr)
 
 @triton.jit
 def _free(asked, top, rest, share):
-    """What others leave of an output, as a share of its total."""
-    return tl.maximum((top - asked) * share + rest, LEAST)
+    """What others leave of an output, as a share of its total; the ``rest`` is LEAST or more."""
+    return (top - asked) * share + rest
 
 
 @triton.jit
@@ -146,6 +153,12 @@ def _strain(total, log, there):
     """Of lines, by their totals of this round and the logarithms of all of them."""
     reaching = tl.where(tl.abs(log) > FAR, REACHING, EASY)
     return tl.where(there, tl.where(total <= LEAST, STRAINED, reaching), EASY)
+
+
+@triton.jit
+def _log_of_none(some):
+    """``log2(1 - x)`` of the probabilities of any of some outputs, to the last bits."""
+    return tl.where(some <= 0.5, log_of_rest(tl.minimum(some, 0.5)), tl.log2(1.0 - some))
 
 
 @triton.jit
@@ -166,7 +179,7 @@ def _weigh(
     top = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     others = top
     for k in tl.static_range(CHUNKS):
-        weight = tl.exp2(logs[k] + (total + prices[k]))
+        weight = tl.exp2(tl.minimum(logs[k] + (total + prices[k]), MOST_OF_A_WEIGHT))
         term = weight * _inverse(_free(asked[k], tops[k], rests[k], shares[k]))
         top, others = _join(top, others, term, 0.0)
         weights, terms = weights + (weight,), terms + (term,)
@@ -223,29 +236,33 @@ def ask(
             WIDTH, CHUNKS, BLOCK_L, BLOCK_E,
         )  # fmt: skip
         total = tl.maximum(top + others, LEAST)
-        least, log = total * LEAST, tl.log2(total)[:, None]
+        log = tl.log2(total)[:, None]
+        rest = tl.maximum(others, total * LEAST)  # of the largest; every other term has more
         tl.store(totals, before - log)
         if LOOK:
             share = _inverse(total)
             there = valid(ROWS, first + row, last, MASKED)[:, None]
-            value += tl.where(there & once, log - before, 0.0)
+            # Of what is most of a line the rest is known better than by a difference.
+            lost = tl.where(top * share > MOST_OF_A_LINE, tl.log2(rest * share), 0.0)
+            value += tl.where(there & once, lost[:, None] + log - before, 0.0)
             strain = tl.maximum(strain, _strain(total[:, None], before - log, there))
         more, lesser = (), ()
+        some = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
         for k in tl.static_range(CHUNKS):
             at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
-            rest = tl.maximum(others[:, None] + (top[:, None] - terms[k]), least[:, None])
             if LOOK:
                 by_output = tl.load(ASKED + at) * shares[k]
                 by_target = terms[k] * share[:, None]
                 apart = tl.maximum(apart, tl.abs(by_target - by_output))
-                small = by_target <= 0.5
-                lost = log_of_rest(tl.where(small, by_target, 0.0))
-                value += tl.where(small, lost, tl.log2(rest * share[:, None]))
-            asked = weights[k] * _inverse(rest)
+                p = tl.where(by_target <= MOST_OF_A_LINE, by_target, 0.0)
+                some += p - p * some
+            asked = weights[k] * _inverse(rest[:, None] + (top[:, None] - terms[k]))
             tl.store(ASKED + at, asked)
             a, b = _join(most[k], less[k], asked, 0.0)
             more, lesser = more + (a,), lesser + (b,)
         most, less = more, lesser
+        if LOOK:
+            value += _log_of_none(some)
     if CHUNKS == 1:  # then a tile may have hundreds of rows: too many to go through them here
         j = tl.arange(0, BLOCK_E)
         a, b = tl.reduce((most[0], less[0]), 0, _join)
@@ -258,13 +275,13 @@ def ask(
 
 @triton.jit
 def answer(
-    OFFERED, STATE, ODDS, COLUMNS, N, unused,
+    OFFERED, STATE, ODDS, COLUMNS, N, unused, look,
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """The STATE of outputs by what the targets of all programs ask.
 
-    Gives their share of the value, and whether one is strained.
+    Gives, if to ``look``, their share of the value, and whether one is strained.
     """
     value = tl.zeros([BLOCK_C], tl.float32)
     strain = value
@@ -283,15 +300,19 @@ def answer(
             rest = tl.load(OFFERED + (2 * p + 1) * WIDTH + j, mask=j < N, other=0.0)
             top, others = _join(top, others, most, rest)
         total = tl.maximum(top + others, LEAST)
-        log, share = tl.log2(total), 1.0 / total
+        share, new_price = _inverse(total), price - tl.log2(total)
         tl.store(STATE + j, top, mask=j < N)
-        tl.store(STATE + WIDTH + j, others * share, mask=j < N)
+        tl.store(STATE + WIDTH + j, tl.maximum(others * share, LEAST), mask=j < N)
         tl.store(STATE + 2 * WIDTH + j, share, mask=j < N)
-        tl.store(STATE + 3 * WIDTH + j, price - log, mask=j < N)
-        value += tl.where(there, log - price + odds, 0.0)
-        held_back = tl.where(left_over > MOST_AT_ONCE, 0.0, total)
-        strain = tl.maximum(strain, _strain(held_back, price - log, there))
-    return tl.sum(value, 0), tl.max(strain, 0)
+        tl.store(STATE + 3 * WIDTH + j, new_price, mask=j < N)
+        if look:
+            value += tl.where(there, odds - new_price, 0.0)
+            held_back = tl.where(left_over > MOST_AT_ONCE, 0.0, total)
+            strain = tl.maximum(strain, _strain(held_back, new_price, there))
+    of_value, of_strain = 0.0, 0.0
+    if look:  # threads wait for each other to add up
+        of_value, of_strain = tl.sum(value, 0), tl.max(strain, 0)
+    return of_value, of_strain
 
 
 @triton.jit
