@@ -63,29 +63,33 @@ assert ROUNDS_BETWEEN_LOOKS > 1
 
 @triton.jit
 def plain_rounds(
-    SCORES, ODDS, ROWS, COLUMNS, ANSWERS, PAIRS, LOGS, ASKED, TOTALS, STATE, OF_ROWS, OFFERED,
-    VALUE, SETTLED, LEFT, PARTS, ARRIVED, B, M, N, groups, most, between, quiet,
+    SCORES, ODDS, ROWS, COLUMNS, ANSWERS, PAIRS, OWN, SHARED, VALUE, SETTLED, LEFT, ARRIVED,
+    B, M, N, groups, most, between, quiet,
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
     CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Rounds until a set has settled, ``most`` of them; then PAIRS and ANSWERS.
 
-    LOGS, ASKED, TOTALS, STATE and OF_ROWS are a program's own. OFFERED has places for this round
-    and for the next; PARTS has a program's share of the value, by how much it is apart, how
-    strained, and what was strange at first. LEFT are the sets that are left to logarithms, with
-    ANSWERS of 0.
+    OWN is what each program has for itself, see `own_numbers`. SHARED is what those of a set leave
+    for each other: what they ask, with places for this round and for the next; and of each its
+    share of the value, by how much it is apart, how strained, and what was strange at first. LEFT
+    are the sets that are left to logarithms, with ANSWERS of 0.
     """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     program = group * PROGRAMS + place
     rows = tl.cdiv(tl.cdiv(M, PROGRAMS), BLOCK_L) * BLOCK_L
-    S, Q = LOGS + program * rows * WIDTH, ASKED + program * rows * WIDTH
-    T, state = TOTALS + program * rows * BLOCK_E, STATE + program * 4 * WIDTH
-    of_rows = OF_ROWS + program * 2 * BLOCK_L * WIDTH
+    of_chunks: tl.constexpr = 2 * BLOCK_L * WIDTH if CHUNKS > 1 else 0
+    S = OWN + program * (rows * (2 * WIDTH + BLOCK_E) + 4 * WIDTH + of_chunks)
+    Q = S + rows * WIDTH
+    T = Q + rows * WIDTH
+    state = T + rows * BLOCK_E
+    of_rows = state + 4 * WIDTH
     met = 0
     for b in range(group, B, groups):
         start_of_set = b * M * N
         D, R, C = ODDS + b * N, ROWS + b * M, COLUMNS + b * N
-        P = PARTS + b * 4 * PROGRAMS
+        of_set = SHARED + b * 4 * PROGRAMS * (WIDTH + 1)
+        P = of_set + 4 * PROGRAMS * WIDTH
         i, end = own_part(M, place, PROGRAMS)
         targets = count(R, M, MASKED, BLOCK_C)
         outputs = count(C, N, MASKED, BLOCK_C)
@@ -103,7 +107,7 @@ def plain_rounds(
         rounds, value, strain, settled = 0, 0.0, 0.0, hopeless
         while (rounds < most) & (settled == 0):
             look = rounds % between == 0
-            offered = OFFERED + (b * 2 + rounds % 2) * PROGRAMS * 2 * WIDTH
+            offered = of_set + rounds % 2 * PROGRAMS * 2 * WIDTH
             own = offered + place * 2 * WIDTH
             if look:
                 by_rows, apart, strained = ask(
@@ -176,6 +180,18 @@ def constants(grid: Grid, N: int, masked: bool, presence: bool) -> dict[str, int
     return kind | tile | {"BLOCK_C": min(AT_ONCE, max(2, power_of_2(N)))}
 
 
+def own_numbers(M: int, grid: Grid, width: int) -> int:
+    """How many a program keeps for itself.
+
+    Of each target, in whole tiles: its logarithms, what it asks, and its total, for each thread of
+    a chunk. Then the state of the outputs, and what the rows of a tile ask if that is put together
+    from several chunks.
+    """
+    rows = blocks_in(blocks_in(M, grid.programs), grid.lines) * grid.lines
+    of_chunks = 2 * grid.lines * width if width > grid.elements else 0
+    return rows * (2 * width + grid.elements) + 4 * width + of_chunks
+
+
 def plain_bethe(
     scores: Tensor, odds: Tensor | None, masks: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -186,8 +202,7 @@ def plain_bethe(
     B, M, N = scores.shape
     plan = grid(B, M, N, scores.device)
     kind = constants(plan, N, masks is not None, odds is not None)
-    programs, width = plan.programs * plan.groups, kind["WIDTH"]
-    rows = programs * blocks_in(blocks_in(M, plan.programs), plan.lines) * plan.lines
+    programs = plan.programs * plan.groups
     value = scores.new_empty(B)
     settled, left = (scores.new_empty(B, dtype=torch.bool) for _ in range(2))
     answers, pairs = scores.new_empty(B, M, N), scores.new_empty(B, M, N)
@@ -201,16 +216,11 @@ def plain_bethe(
             *given,
             answers,
             pairs,
-            scores.new_empty(rows, width),
-            scores.new_empty(rows, width),
-            scores.new_empty(rows, plan.elements),
-            scores.new_empty(programs, 4, width),
-            scores.new_empty(programs, plan.lines, 2, width) if kind["CHUNKS"] > 1 else value,
-            scores.new_empty(B, 2, plan.programs, 2, width),
+            scores.new_empty(programs * own_numbers(M, plan, kind["WIDTH"])),
+            scores.new_empty(B * 4 * plan.programs * (kind["WIDTH"] + 1)),
             value,
             settled.view(torch.uint8),
             left.view(torch.uint8),
-            scores.new_empty(B, 4, plan.programs),
             plan.arrived(scores),
         ),
         (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
