@@ -57,6 +57,9 @@ MANY, FEW, ALONE = 28, 12, 64
 # many as there may be of such that wait for nobody.
 PER_SM, REGISTERS, MOST_PER_SM = 3, 160, 32
 AT_ONCE = 256  # outputs that answer
+# Numbers that the device fetches together. Pieces of memory have a multiple of them, or threads
+# would read one at a time.
+ALIGNED = 32
 # What is judged at a look has one place only, which is read while others may be a round further.
 assert ROUNDS_BETWEEN_LOOKS > 1
 
@@ -64,22 +67,21 @@ assert ROUNDS_BETWEEN_LOOKS > 1
 @triton.jit
 def plain_rounds(
     SCORES, ODDS, ROWS, COLUMNS, ANSWERS, PAIRS, OWN, SHARED, VALUE, SETTLED, LEFT, ARRIVED,
-    B, M, N, groups, most, between, quiet,
+    B, M, N, groups, own_numbers, shared_numbers, most, between, quiet,
     MASKED: tl.constexpr, PRESENCE: tl.constexpr, PROGRAMS: tl.constexpr, WIDTH: tl.constexpr,
     CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Rounds until a set has settled, ``most`` of them; then PAIRS and ANSWERS.
 
-    OWN is what each program has for itself, see `own_numbers`. SHARED is what those of a set leave
-    for each other: what they ask, with places for this round and for the next; and of each its
-    share of the value, by how much it is apart, how strained, and what was strange at first. LEFT
-    are the sets that are left to logarithms, with ANSWERS of 0.
+    OWN has so many numbers of each program, for itself. SHARED has so many of each set, which its
+    programs leave for each other: what they ask, with places for this round and for the next; and
+    of each its share of the value, by how much it is apart, how strained, and what was strange at
+    first. LEFT are the sets that are left to logarithms, with ANSWERS of 0.
     """
     group, place = take_place(ARRIVED, groups, PROGRAMS)
     program = group * PROGRAMS + place
     rows = tl.cdiv(tl.cdiv(M, PROGRAMS), BLOCK_L) * BLOCK_L
-    of_chunks: tl.constexpr = 2 * BLOCK_L * WIDTH if CHUNKS > 1 else 0
-    S = OWN + program * (rows * (2 * WIDTH + BLOCK_E) + 4 * WIDTH + of_chunks)
+    S = OWN + program * own_numbers
     Q = S + rows * WIDTH
     T = Q + rows * WIDTH
     state = T + rows * BLOCK_E
@@ -88,7 +90,7 @@ def plain_rounds(
     for b in range(group, B, groups):
         start_of_set = b * M * N
         D, R, C = ODDS + b * N, ROWS + b * M, COLUMNS + b * N
-        of_set = SHARED + b * 4 * PROGRAMS * (WIDTH + 1)
+        of_set = SHARED + b * shared_numbers
         P = of_set + 4 * PROGRAMS * WIDTH
         i, end = own_part(M, place, PROGRAMS)
         targets = count(R, M, MASKED, BLOCK_C)
@@ -180,16 +182,20 @@ def constants(grid: Grid, N: int, masked: bool, presence: bool) -> dict[str, int
     return kind | tile | {"BLOCK_C": min(AT_ONCE, max(2, power_of_2(N)))}
 
 
-def own_numbers(M: int, grid: Grid, width: int) -> int:
-    """How many a program keeps for itself.
+def numbers(M: int, grid: Grid, width: int) -> tuple[int, int]:
+    """How many a program keeps for itself, and how many those of a set share.
 
     Of each target, in whole tiles: its logarithms, what it asks, and its total, for each thread of
     a chunk. Then the state of the outputs, and what the rows of a tile ask if that is put together
-    from several chunks.
+    from several chunks. What is shared is the largest and the rest of what is asked of each output,
+    for two rounds, and four numbers of each program.
     """
     rows = blocks_in(blocks_in(M, grid.programs), grid.lines) * grid.lines
-    of_chunks = 2 * grid.lines * width if width > grid.elements else 0
-    return rows * (2 * width + grid.elements) + 4 * width + of_chunks
+    own = rows * (2 * width + grid.elements) + 4 * width
+    if width > grid.elements:
+        own += 2 * grid.lines * width
+    shared = 4 * grid.programs * (width + 1)
+    return blocks_in(own, ALIGNED) * ALIGNED, blocks_in(shared, ALIGNED) * ALIGNED
 
 
 def plain_bethe(
@@ -203,11 +209,13 @@ def plain_bethe(
     plan = grid(B, M, N, scores.device)
     kind = constants(plan, N, masks is not None, odds is not None)
     programs = plan.programs * plan.groups
+    own, shared = numbers(M, plan, kind["WIDTH"])
     value = scores.new_empty(B)
     settled, left = (scores.new_empty(B, dtype=torch.bool) for _ in range(2))
     answers, pairs = scores.new_empty(B, M, N), scores.new_empty(B, M, N)
     given = [value if odds is None else odds.contiguous()]
     given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
+    quiet = tolerance(scores.dtype)
     launch = launcher(plain_rounds, kind, plan.warps, 1, REGISTERS)
     launch(
         (programs, 1, 1),
@@ -216,13 +224,13 @@ def plain_bethe(
             *given,
             answers,
             pairs,
-            scores.new_empty(programs * own_numbers(M, plan, kind["WIDTH"])),
-            scores.new_empty(B * 4 * plan.programs * (kind["WIDTH"] + 1)),
+            scores.new_empty(programs * own),
+            scores.new_empty(B * shared),
             value,
             settled.view(torch.uint8),
             left.view(torch.uint8),
             plan.arrived(scores),
         ),
-        (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
+        (B, M, N, plan.groups, own, shared, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, quiet),
     )
     return value, pairs, settled, answers, left

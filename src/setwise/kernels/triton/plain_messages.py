@@ -20,10 +20,11 @@ the sum of all but one of the largest, and by how much the largest exceeds the o
 difference of large numbers in it.
 
 So that all of this is in the range of float32, what others leave counts as at least 2^-50 of a
-line, no total falls below that in a round, and no weight is above 2^60. Where messages end, none of
-these makes a difference. A set that is not there yet is STRAINED if a total was held back, and
-REACHING if the product of all totals of a line is FAR from 1, where rounding may keep its weights
-from coming to rest.
+line, and no total falls below that in a round. Where messages end, neither makes a difference. No
+weight is above 1: of an output, all that is asked is no less than what this pair asks, which is its
+weight over a part of the target's total. A set that is not there yet is STRAINED if a total was
+held back, and REACHING if the product of all totals of a line is FAR from 1, where rounding may
+keep its weights from coming to rest.
 """
 
 from __future__ import annotations
@@ -41,11 +42,8 @@ LEAST = tl.constexpr(2.0**-50)
 TINY = tl.constexpr(2.0**-100)
 # The logarithm to base 2 of the most that counts of an output's being left over.
 MOST_AT_ONCE = tl.constexpr(100.0)
-# The logarithm to base 2 of the largest weight: divided by what is left of an output, and added up,
-# it is in the range. Two totals that were held back may ask for more, for a round.
-MOST_OF_A_WEIGHT = tl.constexpr(60.0)
-# The share of a line that one element has at most; clearly more than half, for two that have a half
-# each may both seem to have more.
+# Only one element can have a larger share of its line. Clearly more than half: of two that have a
+# half each, both may seem to have a little more.
 MOST_OF_A_LINE = tl.constexpr(0.625)
 # What a set is, and the logarithm to base 2 of a total that is far from 1.
 EASY, REACHING, STRAINED = tl.constexpr(0.0), tl.constexpr(1.0), tl.constexpr(2.0)
@@ -144,7 +142,10 @@ def _nothing(CHUNKS: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr)
 
 @triton.jit
 def _free(asked, top, rest, share):
-    """What others leave of an output, as a share of its total; the ``rest`` is LEAST or more."""
+    """What others leave of an output, as a share of its total.
+
+    The ``rest`` is LEAST or more, or nothing is asked: so this is not 0.
+    """
     return (top - asked) * share + rest
 
 
@@ -156,9 +157,22 @@ def _strain(total, log, there):
 
 
 @triton.jit
-def _log_of_none(some):
-    """``log2(1 - x)`` of the probabilities of any of some outputs, to the last bits."""
-    return tl.where(some <= 0.5, log_of_rest(tl.minimum(some, 0.5)), tl.log2(1.0 - some))
+def _any_of(taken, p):
+    """The probability of what is taken already, or of one more unless that is most of its line."""
+    p = tl.where(p <= MOST_OF_A_LINE, p, 0.0)
+    return taken + (p - p * taken)
+
+
+@triton.jit
+def _log_of_none(taken):
+    """``log2(1 - taken)`` to the last bits; the polynomial is for numbers up to a half."""
+    return tl.where(taken <= 0.5, log_of_rest(tl.minimum(taken, 0.5)), tl.log2(1.0 - taken))
+
+
+@triton.jit
+def _log_beside(top, rest, share):
+    """The same of the largest of a line, by the sum of all others, if it is most of the line."""
+    return tl.where(top * share > MOST_OF_A_LINE, tl.log2(rest * share), 0.0)
 
 
 @triton.jit
@@ -179,7 +193,7 @@ def _weigh(
     top = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     others = top
     for k in tl.static_range(CHUNKS):
-        weight = tl.exp2(tl.minimum(logs[k] + (total + prices[k]), MOST_OF_A_WEIGHT))
+        weight = tl.exp2(logs[k] + (total + prices[k]))
         term = weight * _inverse(_free(asked[k], tops[k], rests[k], shares[k]))
         top, others = _join(top, others, term, 0.0)
         weights, terms = weights + (weight,), terms + (term,)
@@ -242,27 +256,25 @@ def ask(
         if LOOK:
             share = _inverse(total)
             there = valid(ROWS, first + row, last, MASKED)[:, None]
-            # Of what is most of a line the rest is known better than by a difference.
-            lost = tl.where(top * share > MOST_OF_A_LINE, tl.log2(rest * share), 0.0)
-            value += tl.where(there & once, lost[:, None] + log - before, 0.0)
+            lost = _log_beside(top, rest, share)[:, None]
+            value += tl.where(there & once, lost + log - before, 0.0)
             strain = tl.maximum(strain, _strain(total[:, None], before - log, there))
         more, lesser = (), ()
-        some = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
+        taken = tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
         for k in tl.static_range(CHUNKS):
             at = _place(i0, k, WIDTH, BLOCK_L, BLOCK_E)
             if LOOK:
                 by_output = tl.load(ASKED + at) * shares[k]
                 by_target = terms[k] * share[:, None]
                 apart = tl.maximum(apart, tl.abs(by_target - by_output))
-                p = tl.where(by_target <= MOST_OF_A_LINE, by_target, 0.0)
-                some += p - p * some
+                taken = _any_of(taken, by_target)
             asked = weights[k] * _inverse(rest[:, None] + (top[:, None] - terms[k]))
             tl.store(ASKED + at, asked)
             a, b = _join(most[k], less[k], asked, 0.0)
             more, lesser = more + (a,), lesser + (b,)
         most, less = more, lesser
         if LOOK:
-            value += _log_of_none(some)
+            value += _log_of_none(taken)
     if CHUNKS == 1:  # then a tile may have hundreds of rows: too many to go through them here
         j = tl.arange(0, BLOCK_E)
         a, b = tl.reduce((most[0], less[0]), 0, _join)
@@ -281,7 +293,8 @@ def answer(
 ):  # fmt: skip
     """The STATE of outputs by what the targets of all programs ask.
 
-    Gives, if to ``look``, their share of the value, and whether one is strained.
+    Gives, if to ``look`` (a number of the rounds, not of the kernel), their share of the value, and
+    whether one is strained.
     """
     value = tl.zeros([BLOCK_C], tl.float32)
     strain = value
@@ -309,10 +322,10 @@ def answer(
             value += tl.where(there, odds - new_price, 0.0)
             held_back = tl.where(left_over > MOST_AT_ONCE, 0.0, total)
             strain = tl.maximum(strain, _strain(held_back, new_price, there))
-    of_value, of_strain = 0.0, 0.0
+    by_columns, of_columns = 0.0, 0.0
     if look:  # threads wait for each other to add up
-        of_value, of_strain = tl.sum(value, 0), tl.max(strain, 0)
-    return of_value, of_strain
+        by_columns, of_columns = tl.sum(value, 0), tl.max(strain, 0)
+    return by_columns, of_columns
 
 
 @triton.jit
