@@ -341,7 +341,7 @@ class TestBethe:
         for found in (plan(64, 300, 300, device), plan(100_000, 9, 9, device)):
             for width in (16, found.elements, 5 * found.elements):
                 pieces = plain_bethe.numbers(300, found, width)
-                assert [size % plain_bethe.ALIGNED for size in pieces] == [0, 0]
+                assert [size % 16 for size in pieces] == [0, 0]  # which compilers are told of
         assert plan(100_000, 9, 9, device)[:2] == (1, 132 * plain_bethe.MOST_PER_SM)
         monkeypatch.setattr(plain_bethe, "sm_count", lambda device: 6)
         assert plan(64, 300, 300, device)[:2] == (6, 3)

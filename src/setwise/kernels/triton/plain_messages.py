@@ -293,8 +293,7 @@ def answer(
 ):  # fmt: skip
     """The STATE of outputs by what the targets of all programs ask.
 
-    Gives, if to ``look`` (a number of the rounds, not of the kernel), their share of the value, and
-    whether one is strained.
+    Gives, in rounds with a ``look``, their share of the value, and whether one is strained.
     """
     value = tl.zeros([BLOCK_C], tl.float32)
     strain = value
