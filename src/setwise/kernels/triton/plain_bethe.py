@@ -13,6 +13,7 @@ look is overwritten at the next look, before which there are other rounds.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 import triton
@@ -20,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from setwise.kernels.fixed_point import ROUNDS_BETWEEN_LOOKS, tolerance
-from setwise.kernels.triton.launch import launcher
+from setwise.kernels.triton.launch import Launcher, launcher
 from setwise.kernels.triton.plain_messages import (
     EASY,
     STRAINED,
@@ -198,6 +199,24 @@ def numbers(M: int, grid: Grid, width: int) -> tuple[int, int]:
     return blocks_in(own, ALIGNED) * ALIGNED, blocks_in(shared, ALIGNED) * ALIGNED
 
 
+class Plan(NamedTuple):
+    """What a launch for sets of some sizes is made of: a step may wait for the host to find out."""
+
+    launch: Launcher
+    grid: Grid
+    own: int  # numbers of each program
+    shared: int  # and of each set
+
+
+@lru_cache(maxsize=1024)
+def planned(B: int, M: int, N: int, masked: bool, presence: bool, device: torch.device) -> Plan:
+    """Rounds of so many sets."""
+    found = grid(B, M, N, device)
+    kind = constants(found, N, masked, presence)
+    launch = launcher(plain_rounds, kind, found.warps, 1, REGISTERS)
+    return Plan(launch, found, *numbers(M, found, kind["WIDTH"]))
+
+
 def plain_bethe(
     scores: Tensor, odds: Tensor | None, masks: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -206,31 +225,30 @@ def plain_bethe(
     And which sets [B] are left to logarithms.
     """
     B, M, N = scores.shape
-    plan = grid(B, M, N, scores.device)
-    kind = constants(plan, N, masks is not None, odds is not None)
-    programs = plan.programs * plan.groups
-    own, shared = numbers(M, plan, kind["WIDTH"])
+    plan = planned(B, M, N, masks is not None, odds is not None, scores.device)
+    programs = plan.grid.programs * plan.grid.groups
     value = scores.new_empty(B)
     settled, left = (scores.new_empty(B, dtype=torch.bool) for _ in range(2))
     answers, pairs = scores.new_empty(B, M, N), scores.new_empty(B, M, N)
     given = [value if odds is None else odds.contiguous()]
     given += [value] * 2 if masks is None else [m.contiguous().view(torch.uint8) for m in masks]
-    quiet = tolerance(scores.dtype)
-    launch = launcher(plain_rounds, kind, plan.warps, 1, REGISTERS)
-    launch(
+    plan.launch(
         (programs, 1, 1),
         (
             scores.contiguous(),
             *given,
             answers,
             pairs,
-            scores.new_empty(programs * own),
-            scores.new_empty(B * shared),
+            scores.new_empty(programs * plan.own),
+            scores.new_empty(B * plan.shared),
             value,
             settled.view(torch.uint8),
             left.view(torch.uint8),
-            plan.arrived(scores),
+            plan.grid.arrived(scores),
         ),
-        (B, M, N, plan.groups, own, shared, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, quiet),
+        (
+            *(B, M, N, plan.grid.groups, plan.own, plan.shared),
+            *(MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
+        ),
     )
     return value, pairs, settled, answers, left
