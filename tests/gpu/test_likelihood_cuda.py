@@ -93,6 +93,26 @@ def test_scores_that_are_far_apart(shape: tuple[int, int, int], scale: float) ->
     torch.testing.assert_close(got_pairs.double()[both], pairs[both], rtol=0, atol=5e-3)
 
 
+@pytest.mark.parametrize("exclusivity", [None, 0.7])
+@pytest.mark.parametrize("shape", [(50, 9, 9), (40, 5, 30), (8, 70, 70), (60, 120, 300)], ids=str)
+def test_a_score_that_is_no_number_is_not_hidden(
+    shape: tuple[int, int, int], exclusivity: float | None
+) -> None:
+    """Nor does it change other sets, of which several are the work of the same programs."""
+    scores, odds, rows, columns = problem(*shape, 1.0)
+    last = shape[0] - 1
+    rows[:, 0] = columns[:, 0] = True
+    shared = None if exclusivity is None else scores.new_full(shape[:1], exclusivity).float()
+    args = (odds.float(), shared, rows, columns)
+    value, pairs, _, settled, _ = sum_matchings(scores.float(), *args, "bethe", True)
+    scores[[0, last], 0, 0] = torch.nan
+    got, got_pairs, _, quiet, _ = sum_matchings(scores.float(), *args, "bethe", True)
+    assert got[[0, last]].isnan().all()
+    assert not quiet[[0, last]].any()
+    for now, before in ((got, value), (got_pairs, pairs), (quiet, settled)):
+        assert torch.equal(now[1:last], before[1:last])
+
+
 # Also tall sets, and so many that a group of programs takes several, with many rows each or few.
 @pytest.mark.parametrize("missing", [None, 0.7])
 @pytest.mark.parametrize(

@@ -242,6 +242,18 @@ class TestBethe:
         value, *_ = kernels.bethe(scores, odds, None, None)
         close(value, (scores[:, 0] + odds).logsumexp(1).double())
 
+    @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")  # by the interpreter
+    @pytest.mark.usefixtures("numbers")
+    def test_a_score_that_is_no_number_is_not_hidden(self) -> None:
+        scores = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
+        value, pairs, *_ = kernels.bethe(scores, None, None, None)
+        scores[1, 2, 3] = math.nan
+        got, got_pairs, _, settled, _ = kernels.bethe(scores, None, None, None)
+        assert got[1].isnan()
+        assert settled.tolist() == [True, False, True]
+        for now, before in ((got, value), (got_pairs, pairs)):
+            assert torch.equal(now[::2], before[::2])
+
     def test_scores_of_many_bits_settle_in_plain_numbers(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

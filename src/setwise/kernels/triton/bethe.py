@@ -49,9 +49,9 @@ def _measure(
     SCORES, ROWS, COLUMNS, first, last, N,
     MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The largest score of some targets, and the least with its sign changed."""
+    """The largest score of some targets, the least with its sign changed, and NaN if one is."""
     high = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
-    low = high
+    low, strange = high, tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     for i0 in range(first, last, BLOCK_L):
         i = i0 + tl.arange(0, BLOCK_L)
         i_ok = valid(ROWS, i, last, MASKED)
@@ -61,7 +61,8 @@ def _measure(
             s = tl.load(SCORES + place_of(i, j, N, True), mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, s, NEVER))
             low = tl.maximum(low, tl.where(ok, -s, NEVER))
-    return tl.max(tl.max(high, 1), 0), tl.max(tl.max(low, 1), 0)
+            strange += tl.where(s != s, s, 0.0)  # whose maximum is another number
+    return tl.max(tl.max(high, 1), 0), tl.max(tl.max(low, 1), 0), tl.sum(tl.sum(strange, 1), 0)
 
 
 @triton.jit
@@ -105,13 +106,15 @@ def _rounds_of_set(
     start = b * M * N
     S, A, Q = SCORES + start, ANSWERS + start, ASKED + start
     D, U, R, C = ODDS + b * N, USED + b * N, ROWS + b * M, COLUMNS + b * N
-    P = PARTS + b * 2 * PROGRAMS
+    P = PARTS + b * 3 * PROGRAMS
     i, i_end = own_part(M, place, PROGRAMS)
     j, j_end = own_part(N, place, PROGRAMS)
-    high, low = _measure(S, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
+    high, low, strange = _measure(S, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
     tl.store(P + place, high)
     tl.store(P + PROGRAMS + place, low)
+    tl.store(P + 2 * PROGRAMS + place, strange)
     met = meet(ARRIVED + group, met, PROGRAMS)
+    strange = total_of(P + 2 * PROGRAMS, PROGRAMS)
     spread = largest_of(P, PROGRAMS) + largest_of(P + PROGRAMS, PROGRAMS)
     rows, columns = count(R, M, MASKED, BLOCK_L), count(C, N, MASKED, BLOCK_E)
     of_odds = _reach_of_odds(D, C, N, MASKED, PRESENCE, BLOCK_E)
@@ -141,8 +144,8 @@ def _rounds_of_set(
         rounds += 1
     beliefs(S, A, Q, R, C, i, i_end, N, MASKED, BLOCK_L, BLOCK_E)
     if place == 0:
-        tl.store(VALUE + b, value)
-        tl.store(SETTLED + b, settled)
+        tl.store(VALUE + b, value + strange)
+        tl.store(SETTLED + b, settled & (strange == 0.0))
     return met
 
 
@@ -223,7 +226,7 @@ def bethe_of_arrays(
             value,
             settled.view(torch.uint8),
             (settled if left is None else left).view(torch.uint8),
-            scores.new_empty(B, 2, plan.programs),
+            scores.new_empty(B, 3, plan.programs),
             plan.arrived(scores),
         ),
         (B, M, N, plan.groups, MOST_ROUNDS, ROUNDS_BETWEEN_LOOKS, tolerance(scores.dtype)),
