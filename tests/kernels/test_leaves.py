@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from point_clouds import operands
+from point_clouds import by_blocks, dense, largest_errors, operands, with_gradients
 from setwise.kernels import chunked, dispatch, leaves, operators, trees
 from setwise.kernels.tiles import Tile
 
@@ -35,9 +35,9 @@ def test_no_pair_is_left_out_that_may_not_be(known: bool, biased: bool) -> None:
     assert known or (level <= top + 1e-9).all()
     assert known or (level > top - slack).double().mean() > 0.9
     kept = torch.zeros_like(scores, dtype=torch.bool)
-    visits = pairs.visits(level.amin(dim=1), slack, 1.0)
+    visits = pairs.visits(level.amin(dim=1), slack, 1.0, products=False)
     assert visits is not None
-    for rows, part, columns in visits:
+    for rows, part, columns, _ in visits:
         queries = pairs.x.order[rows, part]
         order = pairs.y.order.where(pairs.y.own, 500)
         beside = torch.cat([order, torch.full_like(order[:1], 500)])[columns]
@@ -175,12 +175,14 @@ def test_few_visits_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     made: list[int] = []
     taken_together = leaves.Pairs._taken_together
 
-    def watched(self: leaves.Pairs, rows: Tensor, matter: Tensor) -> Iterator[leaves.Visit]:
+    def watched(
+        self: leaves.Pairs, rows: Tensor, matter: Tensor, by_products: bool
+    ) -> Iterator[leaves.Visit]:
         made.append(matter.numel())
-        yield from taken_together(self, rows, matter)
+        yield from taken_together(self, rows, matter, by_products)
 
     monkeypatch.setattr(leaves.Pairs, "_taken_together", watched)
-    visits = pairs.visits(pairs.reach().amin(dim=1), 40.0, 1.0)
+    visits = pairs.visits(pairs.reach().amin(dim=1), 40.0, 1.0, products=False)
     assert visits is not None
     assert made == []
     next(visits)
@@ -234,39 +236,6 @@ def test_the_largest_scores_may_be_far_above_those_nearby(
     for found, expected in zip(ours, theirs, strict=True):
         assert_close(found.double(), expected, rtol=0, atol=1e-5 * expected.abs().max().item())
     assert asked == ["some", "some"]
-
-
-def largest_errors(
-    compute: Callable[..., Tensor], exact: list[Tensor], operands: list[Tensor]
-) -> list[float]:
-    """Of the logsumexp and gradients, relative to the largest of each."""
-    return [
-        ((one.double() - true).abs().max() / true.abs().max()).item()
-        for one, true in zip(with_gradients(compute, operands), exact, strict=True)
-    ]
-
-
-def with_gradients(compute: Callable[..., Tensor], operands: list[Tensor]) -> list[Tensor]:
-    """A logsumexp and its gradients, to y and the bias, and again with that to x."""
-    x, y, bias, sharpness = operands
-    grad = torch.linspace(0.5, 1, x.shape[1], dtype=x.dtype).unsqueeze(0)
-    found = []
-    for asked in ([y, bias], [x, y, bias]):
-        given = [t.clone().requires_grad_(any(t is one for one in asked)) for t in (x, y, bias)]
-        lse = compute(*given, sharpness)
-        wanted = [t for t in given if t.requires_grad]
-        found += [lse.detach(), *torch.autograd.grad(lse, wanted, grad)]
-    return found
-
-
-def dense(x: Tensor, y: Tensor, bias: Tensor, sharpness: Tensor) -> Tensor:
-    apart = x.unsqueeze(2) - y.unsqueeze(1)
-    squares = (sharpness[:, None, None] * apart.square()).sum(-1)
-    return (bias.unsqueeze(1) - squares).logsumexp(-1)
-
-
-def by_blocks(x: Tensor, y: Tensor, bias: Tensor, sharpness: Tensor) -> Tensor:
-    return operators.differentiable_logsumexp(x, y, bias, "trees", True, sharpness)
 
 
 def clouds(name: str) -> list[Tensor]:
@@ -360,7 +329,7 @@ def test_blocks_of_no_points_visit_none() -> None:
     pairs = trees._pairs(x, y, y.new_zeros(1030), sharpness, orders)
     reach = pairs.reach().amin(dim=1)
     for least in (reach, torch.full_like(reach, -math.inf)):
-        visits = pairs.visits(least, 40.0, 1.0)
+        visits = pairs.visits(least, 40.0, 1.0, products=True)
         assert visits is not None
         visited = torch.cat([visit.rows for visit in visits]).unique()
         assert torch.equal(visited, pairs.x.own.any(dim=1).nonzero().flatten())

@@ -1,4 +1,4 @@
-"""Tiles of points: the sums over all pairs, from differences."""
+"""Tiles of points: the sums over all pairs, from differences and from products."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from setwise.kernels.centred import WIDEST, CentredTile, suit
 from setwise.kernels.tiles import Rooms, Tile
 
 SHARPNESS = [3.0, 50.0, 800.0]
@@ -25,8 +26,9 @@ def blocks(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     return x[:, :30].to(dtype), y.permute(2, 0, 1).to(dtype), bias.to(dtype)
 
 
+@pytest.mark.parametrize("kind", [Tile, CentredTile])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_scores_and_what_weighs_on_points(dtype: torch.dtype) -> None:
+def test_scores_and_what_weighs_on_points(dtype: torch.dtype, kind: type[Tile]) -> None:
     x, y, bias = blocks(dtype)
     apart = x.double().unsqueeze(2) - y.double().permute(1, 2, 0).unsqueeze(1)  # [G, S, L, D]
     squares = apart.square() @ torch.tensor(SHARPNESS).double()
@@ -40,13 +42,19 @@ def test_scores_and_what_weighs_on_points(dtype: torch.dtype) -> None:
         tolerance = (1e-6 if dtype == torch.float32 else 1e-14) * exact.abs().max().item()
         assert_close(ours.double(), exact, rtol=0, atol=tolerance)
 
-    tile = Tile(x, y, bias, SHARPNESS, Rooms(x))
-    found = tile.scores()
-    assert (found[..., 5] == -math.inf).all()
+    tile = kind(x, y, bias, SHARPNESS, Rooms(x))
     there = torch.arange(40) != 5
-    close(found[..., there], scores[..., there])
-    p = tile.scores().sub_(level.unsqueeze(-1)).exp_()
-    for need_x in (True, False):
+    ways = (
+        lambda: (torch.zeros_like(level), tile.scores()),
+        lambda: (level, tile.below(level)),
+        lambda: tile.relative(level),
+    )
+    for way in ways:
+        own, found = way()
+        assert (found[..., 5] == -math.inf).all()
+        close(found[..., there], (scores - own.double().unsqueeze(-1))[..., there])
+    p = tile.below(level).exp_()
+    for need_x in (True, False) if kind is Tile else (False,):
         of_x, of_y = tile.pulls(p.clone(), incoming, need_x)
         assert (of_x is not None) == need_x
         if of_x is not None:
@@ -66,3 +74,15 @@ def test_tiles_share_memory() -> None:
     several = torch.cat([x, x]), torch.cat([y, y], 1), torch.cat([bias, bias])
     larger = Tile(*several, SHARPNESS, rooms).scores()
     assert torch.equal(larger, Tile(*several, SHARPNESS, Rooms(x)).scores())
+
+
+def test_which_blocks_are_small_and_near() -> None:
+    sharpness = torch.tensor([1.0, 4.0])
+    x = torch.zeros(5, 2, 2)
+    x[1, 0, 0] = 2 * 0.99 * math.sqrt(WIDEST)  # as far from the middle as the other one
+    x[2, 0, 1] = 1.01 * math.sqrt(WIDEST)
+    x[3] = 1e18
+    x[4, 0, 0] = 3e38  # a middle that is no number
+    assert suit(x, x[:3], sharpness).tolist() == [True, True, False, False, False]
+    assert not suit(x, x[:4], sharpness).any()
+    assert not suit(x, torch.full((1, 2), math.nan), sharpness).any()

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from setwise.kernels.centred import DEEPEST, CentredTile, suit
 from setwise.kernels.tiles import Rooms, Tile
 
 # Points of a block, about: the fewest, until there are so many blocks; then more, up to the most.
@@ -65,6 +66,7 @@ class Visit(NamedTuple):
     rows: Tensor  # [G]
     part: slice  # of their S points
     columns: Tensor  # [G, K]
+    by_products: bool = False  # of matrices, where these are precise enough: see `centred`
 
 
 def blocks_shape(n: int) -> tuple[int, int]:
@@ -108,6 +110,7 @@ class Pairs:
         points = torch.cat([y.points, y.points[:1]]).permute(2, 0, 1)
         self._points = points.masked_fill(self._bias == -math.inf, 0.0)
         self._rooms = Rooms(x.points)
+        self._small = suit(x.points, self._points.permute(1, 2, 0), sharpness)
 
     def tile(self, visit: Visit) -> Tile:
         """Of the points x of a visit [G, _], and those beside them [G, K R].
@@ -118,12 +121,16 @@ class Pairs:
         x = self.x.points[visit.rows, visit.part]
         y = self._points.index_select(1, visit.columns.flatten()).view(x.shape[2], G, -1)
         bias = self._bias[visit.columns].view(G, -1)
-        return Tile(x, y, bias, self.sharpness, self._rooms)
+        kind = CentredTile if visit.by_products else Tile
+        return kind(x, y, bias, self.sharpness, self._rooms)
 
-    def visits(self, least: Tensor, slack: float, share: float) -> Iterator[Visit] | None:
+    def visits(
+        self, least: Tensor, slack: float, share: float, products: bool
+    ) -> Iterator[Visit] | None:
         """All that may have a score within ``slack`` of the ``least`` [X] of the largest of its x.
 
         None if these are more than that share of all pairs. To a block of no points none matter.
+        By ``products`` of matrices, where they are precise enough, or by differences alone.
         """
         X, Y = len(self.x.points), len(self.y.points)
         enough, most, matter = [], share * X * Y, None
@@ -143,9 +150,11 @@ class Pairs:
             for rows, bound in zip(parts, enough, strict=True):
                 known = matter if len(parts) == 1 else None
                 found = self._matter(rows, bound) if known is None else known
-                some = found.any(dim=1)
-                if some.any():
-                    yield from self._taken_together(rows[some], found[some])
+                suits = self._small[rows] & (least[rows] >= -DEEPEST) & products
+                for by_products in (False, True):
+                    some = found.any(dim=1) & (suits == by_products)
+                    if some.any():
+                        yield from self._taken_together(rows[some], found[some], by_products)
 
         return walk()
 
@@ -174,7 +183,7 @@ class Pairs:
         every = torch.arange(X, device=self.x.points.device)
         return [every[first::runs] for first in range(runs)]
 
-    def _taken_together(self, rows: Tensor, matter: Tensor) -> Iterator[Visit]:
+    def _taken_together(self, rows: Tensor, matter: Tensor, by_products: bool) -> Iterator[Visit]:
         """Blocks [G] to which of all blocks [G, Y] about as many matter."""
         S, (Y, R) = self.x.points.shape[1], self.y.bias.shape
         counts, by = matter.sum(dim=1).sort(stable=True)
@@ -191,7 +200,7 @@ class Pairs:
             beside.masked_fill_(places >= counts[some, None], Y)
             step = max(1, POINTS_AT_ONCE // (beside.numel() * R))
             for part in range(0, S, step):
-                yield Visit(rows[some], slice(part, part + step), beside)
+                yield Visit(rows[some], slice(part, part + step), beside, by_products)
             start = end
 
     def _matter(self, rows: Tensor, enough: Tensor) -> Tensor:

@@ -50,20 +50,16 @@ def exp(exponents: Tensor) -> Tensor:
 
 
 def exp_(exponents: Tensor) -> Tensor:
-    """In place; powers that would be dear are 0."""
+    """In place; powers that would be dear are 0, and NaN stays."""
     if not any_lost(exponents):
         return exponents.exp_()
     least = LEAST[exponents.dtype]
-    return _above_(exponents.clamp_(min=least).exp_(), math.exp(least))
+    powers = exponents.clamp_(min=least).exp_()
+    return torch.threshold_(powers, math.exp(least) * (1 + 1e-5), 0.0)
 
 
 def exp2_above_(exponents: Tensor, least: float) -> Tensor:
     """Powers of two in place; those of exponents below ``least`` are 0, where they are dear."""
     if not _are_dear(exponents):
         return exponents.exp2_()
-    return _above_(exponents.clamp_(min=least).exp2_(), 2.0**least)
-
-
-def _above_(powers: Tensor, least: float) -> Tensor:
-    """In place; 0 instead of the least, which stands for all below it. NaN stays."""
-    return torch.threshold_(powers, least * (1 + 1e-5), 0.0)
+    return torch.threshold_(exponents, least, -math.inf).exp2_()

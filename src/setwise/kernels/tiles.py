@@ -3,8 +3,8 @@
 Legend: G blocks, each of S points x of D features beside L points y.
 
 A score is ``bias_j - sum_f c_f (x_if - y_jf)^2``. Differences are taken feature by feature, so they
-are precise wherever the points are, and however near each other. Products of coordinates take
-fewer passes over all pairs, but of points that nearly meet they leave no digit.
+are precise wherever the points are, and however near each other. See `centred` for products of
+coordinates: they take fewer passes over all pairs, but of points that nearly meet leave no digit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Rooms:
     """Memory for what there is of all pairs of a tile; the next one is in the same."""
 
     def __init__(self, like: Tensor) -> None:
-        self._scores = self._apart = like.new_empty(0)
+        self._scores = self._apart = self._factors = like.new_empty(0)
 
     def scores(self, shape: tuple[int, ...]) -> Tensor:
         self._scores = _at_least(self._scores, math.prod(shape))
@@ -28,6 +28,10 @@ class Rooms:
     def apart(self, shape: tuple[int, ...]) -> Tensor:
         self._apart = _at_least(self._apart, math.prod(shape))
         return self._apart[: math.prod(shape)].view(shape)
+
+    def factors(self, shape: tuple[int, ...]) -> Tensor:
+        self._factors = _at_least(self._factors, math.prod(shape))
+        return self._factors[: math.prod(shape)].view(shape)
 
 
 def _at_least(room: Tensor, size: int) -> Tensor:
@@ -51,6 +55,21 @@ class Tile:
             torch.addcmul(sums, apart, apart, value=-c, out=total)
             sums = total
         return total
+
+    def below(self, level: Tensor) -> Tensor:
+        """The same less a level [G, S] of each x."""
+        return self.scores().sub_(level.unsqueeze(-1))
+
+    def relative(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+        """A level [G, S] that powers of two can be relative to, and scores less that.
+
+        It is the largest score of each x; ``reach`` is not above that.
+        """
+        scores = self.scores()
+        top = scores.amax(dim=-1)
+        # Where all scores are too small for their type, nothing is relative to them.
+        level = top.masked_fill(top == -math.inf, 0.0)
+        return level, scores.sub_(level.unsqueeze(-1))
 
     def pulls(
         self, p: Tensor, incoming: Tensor, need_x: bool = True

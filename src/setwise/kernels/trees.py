@@ -114,7 +114,7 @@ def logsumexp(
         orders[b] = torch.cat([tree_order(side[b], units).flatten() for side in (queries, keys)])
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
         reach = pairs.reach()
-        visits = pairs.visits(reach.amin(dim=1), slack, LARGEST_SHARE)
+        visits = pairs.visits(reach.amin(dim=1), slack, LARGEST_SHARE, True)
         if visits is None:
             alone = (t[b : b + 1] for t in (queries, keys, bias, sharpness))
             terms[b], orders[b] = torch.cat(chunked.logsumexp(*alone)), ALL_PAIRS
@@ -123,17 +123,17 @@ def logsumexp(
         found = terms.new_full((*reach.shape, 2), math.nan)
         for visit in visits:
             place = visit.rows, visit.part
-            found[place] = torch.stack(_sums(pairs.tile(visit), slack), dim=-1)
+            sums = _sums(pairs.tile(visit), _finite(reach[place]), slack)
+            found[place] = torch.stack(sums, dim=-1)
         pairs.x.fill(found, terms[b].mT)
         lse[b] = _highest(bias[b]) + BIT * terms[b, 0]
     return lse, terms, orders
 
 
-def _sums(tile: Tile, slack: float) -> tuple[Tensor, Tensor]:
+def _sums(tile: Tile, reach: Tensor, slack: float) -> tuple[Tensor, Tensor]:
     """``log2 sum_j 2^score_ij`` and what was lost of it when it was rounded, both [G, S]."""
-    scores = tile.scores()
-    level = _finite(scores.amax(dim=-1))
-    above = exp2_above_(scores.sub_(level.unsqueeze(-1)), -slack).sum(dim=-1).log2()
+    level, scores = tile.relative(reach)
+    above = exp2_above_(scores, -slack).sum(dim=-1).log2()
     lse = level + above
     return lse, torch.where(lse.isfinite(), above - (lse - level), 0.0)
 
@@ -153,7 +153,8 @@ def logsumexp_backward(
     lse, rest = terms.unbind(dim=1)
     d_queries = torch.zeros_like(queries if need_queries else queries[:, :0])
     d_keys, d_bias = torch.zeros_like(keys if need_keys else keys[:, :0]), torch.zeros_like(bias)
-    for b, weights in enumerate(_weights(grad, queries, keys, bias, sharpness, terms, orders)):
+    given = grad, queries, keys, bias, sharpness, terms, orders
+    for b, weights in enumerate(_weights(*given, products=not need_queries)):
         if weights is None:
             tensors = grad, queries, keys, bias, sharpness, lse, rest
             g, q, k, c, s, level, lost = (t[b : b + 1] for t in tensors)
@@ -183,7 +184,7 @@ def sharpness_gradient(
     """``-sum_ij g_i p_ij (queries_if - keys_jf)^2``, shape [B, D]."""
     operands = queries, keys, bias, sharpness
     total = torch.zeros_like(sharpness)
-    for b, weights in enumerate(_weights(grad, *operands, terms, orders)):
+    for b, weights in enumerate(_weights(grad, *operands, terms, orders, products=False)):
         if weights is None:
             alone = (t[b : b + 1] for t in (grad, *operands))
             total[b] = chunked.sharpness_gradient(*alone)[0]
@@ -207,8 +208,8 @@ class Weights:
         """Of every visit, with its weights, in memory that is used again."""
         for visit in self.visits:
             tile = self.pairs.tile(visit)
-            above = tile.scores().sub_(self.level[visit.rows, visit.part].unsqueeze(-1))
-            yield visit, tile, exp2_above_(above, -self.slack)
+            below = tile.below(self.level[visit.rows, visit.part])
+            yield visit, tile, exp2_above_(below, -self.slack)
 
 
 def _weights(
@@ -219,8 +220,9 @@ def _weights(
     sharpness: Tensor,
     terms: Tensor,
     orders: Tensor,
+    products: bool,
 ) -> Iterator[Weights | None]:
-    """Of each set; None where all pairs are to be computed."""
+    """Of each set; None where all pairs are to be computed. By ``products`` see `Pairs.visits`."""
     slack = _slack(keys.dtype, keys.shape[1])
     lse, rest = terms.unbind(dim=1)
     for b in range(len(queries)):
@@ -229,7 +231,7 @@ def _weights(
             continue
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
         level = lse[b, pairs.x.order]
-        visits = pairs.visits(level.amin(dim=1), slack, 1.0)
+        visits = pairs.visits(level.amin(dim=1), slack, 1.0, products)
         assert visits is not None  # a share of 1 is never exceeded
         incoming = (grad[b] * torch.exp2(-rest[b]))[pairs.x.order].masked_fill(~pairs.x.own, 0.0)
         yield Weights(pairs, visits, _finite(level), incoming, slack)
