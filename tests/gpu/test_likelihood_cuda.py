@@ -101,15 +101,15 @@ def test_a_score_that_is_no_number_is_not_hidden(
     """Nor does it change other sets, of which several are the work of the same programs."""
     scores, odds, rows, columns = problem(*shape, 1.0)
     last = shape[0] - 1
-    rows[:, 0] = columns[:, 0] = True
+    rows[[0, last]] = columns[[0, last]] = True  # what is impossible is not looked at
     shared = None if exclusivity is None else scores.new_full(shape[:1], exclusivity).float()
     args = (odds.float(), shared, rows, columns)
     value, pairs, _, settled, _ = sum_matchings(scores.float(), *args, "bethe", True)
     scores[[0, last], 0, 0] = torch.nan
-    got, got_pairs, _, quiet, _ = sum_matchings(scores.float(), *args, "bethe", True)
+    got, got_pairs, _, still, _ = sum_matchings(scores.float(), *args, "bethe", True)
     assert got[[0, last]].isnan().all()
-    assert not quiet[[0, last]].any()
-    for now, before in ((got, value), (got_pairs, pairs), (quiet, settled)):
+    assert not still[[0, last]].any()
+    for now, before in ((got, value), (got_pairs, pairs), (still, settled)):
         assert torch.equal(now[1:last], before[1:last])
 
 

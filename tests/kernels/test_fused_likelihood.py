@@ -50,6 +50,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles that are smaller than the sets, and one program for all of these."""
     for user in (kernels, plain_bethe, transport):
         monkeypatch.setattr(user, "grid", lambda *_: rounds.Grid(1, 1, 2, 2, 1))
+    monkeypatch.setattr(plain_bethe, "planned", plain_bethe.planned.__wrapped__)
     for times in ("ASKED_AT_ONCE", "ADDED_AT_ONCE"):
         monkeypatch.setattr(transport, times, 1)
 
@@ -242,14 +243,22 @@ class TestBethe:
         value, *_ = kernels.bethe(scores, odds, None, None)
         close(value, (scores[:, 0] + odds).logsumexp(1).double())
 
-    @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")  # by the interpreter
+    @pytest.mark.filterwarnings("ignore:(All-NaN slice|invalid value) encountered")  # interpreted
     @pytest.mark.usefixtures("numbers")
-    def test_a_score_that_is_no_number_is_not_hidden(self) -> None:
-        scores = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
-        value, pairs, *_ = kernels.bethe(scores, None, None, None)
-        scores[1, 2, 3] = math.nan
-        got, got_pairs, _, settled, _ = kernels.bethe(scores, None, None, None)
-        assert got[1].isnan()
+    @pytest.mark.parametrize("number", [math.nan, math.inf])
+    @pytest.mark.parametrize("what", ["score", "odds", "shared score", "shared odds", "share"])
+    def test_what_is_no_number_is_not_hidden(self, what: str, number: float) -> None:
+        generator = torch.Generator().manual_seed(0)
+        scores = torch.randn(3, 4, 6, generator=generator)
+        odds = torch.randn(3, 6, generator=generator)
+        shared = torch.full((3,), 0.7) if "share" in what else None
+        value, pairs, *_ = kernels.bethe(scores, odds, shared, None)
+        if what == "share":
+            shared[1] = math.nan
+        else:
+            (odds if "odds" in what else scores[:, 2])[1, 3] = number
+        got, got_pairs, _, settled, _ = kernels.bethe(scores, odds, shared, None)
+        assert not got[1].isfinite()
         assert settled.tolist() == [True, False, True]
         for now, before in ((got, value), (got_pairs, pairs)):
             assert torch.equal(now[::2], before[::2])
@@ -344,7 +353,7 @@ class TestBethe:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Programs that wait for each other run at the same time, and scratch is theirs."""
-        device, plan = torch.device("cuda"), plain_bethe.grid.__wrapped__
+        device, plan = torch.device("cuda"), plain_bethe.grid
         monkeypatch.setattr(plain_bethe, "sm_count", lambda device: 132)
         sizes = [
             plan(*shape, device)[:2] for shape in ((64, 300, 300), (1, 20, 300), (1, 300, 300))

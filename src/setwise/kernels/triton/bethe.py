@@ -45,11 +45,17 @@ CERTAIN = tl.constexpr(100.0)
 
 
 @triton.jit
+def _strange(x):
+    """NaN for NaN and for infinity, which maxima and clamps would hide; 0 for all others."""
+    return tl.where(x == float("-inf"), 0.0, x - x)
+
+
+@triton.jit
 def _measure(
     SCORES, ROWS, COLUMNS, first, last, N,
     MASKED: tl.constexpr, BLOCK_L: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The largest score of some targets, the least with its sign changed, and NaN if one is."""
+    """The largest score of some targets, the least with its sign changed; and what is strange."""
     high = tl.full([BLOCK_L, BLOCK_E], NEVER, tl.float32)
     low, strange = high, tl.zeros([BLOCK_L, BLOCK_E], tl.float32)
     for i0 in range(first, last, BLOCK_L):
@@ -61,17 +67,18 @@ def _measure(
             s = tl.load(SCORES + place_of(i, j, N, True), mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, s, NEVER))
             low = tl.maximum(low, tl.where(ok, -s, NEVER))
-            strange += tl.where(s != s, s, 0.0)  # whose maximum is another number
+            strange += _strange(s)
     return tl.max(tl.max(high, 1), 0), tl.max(tl.max(low, 1), 0), tl.sum(tl.sum(strange, 1), 0)
 
 
 @triton.jit
 def _reach_of_odds(
-    ODDS, COLUMNS, N, MASKED: tl.constexpr, PRESENCE: tl.constexpr, BLOCK_E: tl.constexpr
+    ODDS, COLUMNS, N,
+    MASKED: tl.constexpr, PRESENCE: tl.constexpr, SHARED: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The spread of odds, and the largest of them."""
+    """The spread of odds, with the largest of them; and what is strange."""
     high = tl.full([BLOCK_E], NEVER, tl.float32)
-    low = high
+    low, strange = high, tl.zeros([BLOCK_E], tl.float32)
     if PRESENCE:
         for j0 in range(0, N, BLOCK_E):
             j = j0 + tl.arange(0, BLOCK_E)
@@ -79,8 +86,10 @@ def _reach_of_odds(
             odds = tl.load(ODDS + j, mask=ok, other=0.0)
             high = tl.maximum(high, tl.where(ok, odds, NEVER))
             low = tl.maximum(low, tl.where(ok, -odds, NEVER))
+            strange += odds - odds if SHARED else _strange(odds)
     most, least = tl.max(high, 0), tl.max(low, 0)
-    return tl.maximum(most + least, 0.0) + tl.maximum(tl.maximum(most, least), 0.0)
+    reach = tl.maximum(most + least, 0.0) + tl.maximum(tl.maximum(most, least), 0.0)
+    return reach, tl.sum(strange, 0)
 
 
 @triton.jit
@@ -114,12 +123,14 @@ def _rounds_of_set(
     tl.store(P + PROGRAMS + place, low)
     tl.store(P + 2 * PROGRAMS + place, strange)
     met = meet(ARRIVED + group, met, PROGRAMS)
-    strange = total_of(P + 2 * PROGRAMS, PROGRAMS)
     spread = largest_of(P, PROGRAMS) + largest_of(P + PROGRAMS, PROGRAMS)
     rows, columns = count(R, M, MASKED, BLOCK_L), count(C, N, MASKED, BLOCK_E)
-    of_odds = _reach_of_odds(D, C, N, MASKED, PRESENCE, BLOCK_E)
+    of_odds, strange_odds = _reach_of_odds(D, C, N, MASKED, PRESENCE, SHARED, BLOCK_E)
     limit = ((tl.maximum(spread, 0.0) + of_odds) * M * 2.0 + CERTAIN) * LOG2_E
     e, lone, some = _exclusivity(E, b, SHARED)
+    strange = total_of(P + 2 * PROGRAMS, PROGRAMS) + strange_odds
+    if SHARED:
+        strange += e - e
     # With as many targets as outputs none is left over: no message should wait for that.
     unused = tl.where((rows == columns) & (e == 1.0), NEVER, 0.0)
     hopeless = (rows > columns) & (e == 1.0)

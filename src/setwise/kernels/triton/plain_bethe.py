@@ -154,7 +154,6 @@ def plain_rounds(
         tl.debug_barrier()
 
 
-@lru_cache(maxsize=1024)
 def grid(B: int, M: int, N: int, device: torch.device) -> Grid:
     """Programs for a set, sets at once, and the tiles of a program."""
     elements = min(CHUNK if N <= MOST_CHUNKS * CHUNK else WIDE_CHUNK, max(2, power_of_2(N)))
@@ -200,7 +199,7 @@ def numbers(M: int, grid: Grid, width: int) -> tuple[int, int]:
 
 
 class Plan(NamedTuple):
-    """What a launch for sets of some sizes is made of: a step may wait for the host to find out."""
+    """What a launch for sets of some sizes is made of: it takes time to find out."""
 
     launch: Launcher
     grid: Grid
