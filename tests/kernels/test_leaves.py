@@ -35,7 +35,7 @@ def test_no_pair_is_left_out_that_may_not_be(known: bool, biased: bool) -> None:
     assert known or (level <= top + 1e-9).all()
     assert known or (level > top - slack).double().mean() > 0.9
     kept = torch.zeros_like(scores, dtype=torch.bool)
-    visits = pairs.visits(level.amin(dim=1), slack, 1.0, products=False)
+    visits = pairs.visits(level.amin(dim=1), slack, 1.0)
     assert visits is not None
     for rows, part, columns, _ in visits:
         queries = pairs.x.order[rows, part]
@@ -182,7 +182,7 @@ def test_few_visits_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         yield from taken_together(self, rows, matter, by_products)
 
     monkeypatch.setattr(leaves.Pairs, "_taken_together", watched)
-    visits = pairs.visits(pairs.reach().amin(dim=1), 40.0, 1.0, products=False)
+    visits = pairs.visits(pairs.reach().amin(dim=1), 40.0, 1.0)
     assert visits is not None
     assert made == []
     next(visits)
@@ -329,7 +329,7 @@ def test_blocks_of_no_points_visit_none() -> None:
     pairs = trees._pairs(x, y, y.new_zeros(1030), sharpness, orders)
     reach = pairs.reach().amin(dim=1)
     for least in (reach, torch.full_like(reach, -math.inf)):
-        visits = pairs.visits(least, 40.0, 1.0, products=True)
+        visits = pairs.visits(least, 40.0, 1.0, pairs.near(least))
         assert visits is not None
         visited = torch.cat([visit.rows for visit in visits]).unique()
         assert torch.equal(visited, pairs.x.own.any(dim=1).nonzero().flatten())

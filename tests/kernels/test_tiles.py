@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from setwise.kernels.centred import WIDEST, CentredTile, suit
+from setwise.kernels.centred import NEAR_BITS, CentredTile, small_blocks
 from setwise.kernels.tiles import Rooms, Tile
 
 SHARPNESS = [3.0, 50.0, 800.0]
@@ -26,9 +26,9 @@ def blocks(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     return x[:, :30].to(dtype), y.permute(2, 0, 1).to(dtype), bias.to(dtype)
 
 
-@pytest.mark.parametrize("kind", [Tile, CentredTile])
+@pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_scores_and_what_weighs_on_points(dtype: torch.dtype, kind: type[Tile]) -> None:
+def test_scores_and_what_weighs_on_points(dtype: torch.dtype, centred: bool) -> None:
     x, y, bias = blocks(dtype)
     apart = x.double().unsqueeze(2) - y.double().permute(1, 2, 0).unsqueeze(1)  # [G, S, L, D]
     squares = apart.square() @ torch.tensor(SHARPNESS).double()
@@ -42,7 +42,9 @@ def test_scores_and_what_weighs_on_points(dtype: torch.dtype, kind: type[Tile]) 
         tolerance = (1e-6 if dtype == torch.float32 else 1e-14) * exact.abs().max().item()
         assert_close(ours.double(), exact, rtol=0, atol=tolerance)
 
-    tile = kind(x, y, bias, SHARPNESS, Rooms(x))
+    tile = Tile(x, y, bias, SHARPNESS, Rooms(x))
+    if centred:
+        tile = CentredTile(x, y, bias, SHARPNESS, Rooms(x), x.mean(dim=1, keepdim=True))
     there = torch.arange(40) != 5
     ways = (
         lambda: (torch.zeros_like(level), tile.scores()),
@@ -54,7 +56,7 @@ def test_scores_and_what_weighs_on_points(dtype: torch.dtype, kind: type[Tile]) 
         assert (found[..., 5] == -math.inf).all()
         close(found[..., there], (scores - own.double().unsqueeze(-1))[..., there])
     p = tile.below(level).exp_()
-    for need_x in (True, False) if kind is Tile else (False,):
+    for need_x in (True, False):
         of_x, of_y = tile.pulls(p.clone(), incoming, need_x)
         assert (of_x is not None) == need_x
         if of_x is not None:
@@ -79,10 +81,15 @@ def test_tiles_share_memory() -> None:
 def test_which_blocks_are_small_and_near() -> None:
     sharpness = torch.tensor([1.0, 4.0])
     x = torch.zeros(5, 2, 2)
-    x[1, 0, 0] = 2 * 0.99 * math.sqrt(WIDEST)  # as far from the middle as the other one
-    x[2, 0, 1] = 1.01 * math.sqrt(WIDEST)
+    x[1, 0, 0] = 2 * 0.99 * math.sqrt(NEAR_BITS)  # as far from the middle as the other one
+    x[2, 0, 1] = 1.01 * math.sqrt(NEAR_BITS)
     x[3] = 1e18
-    x[4, 0, 0] = 3e38  # a middle that is no number
-    assert suit(x, x[:3], sharpness).tolist() == [True, True, False, False, False]
-    assert not suit(x, x[:4], sharpness).any()
-    assert not suit(x, torch.full((1, 2), math.nan), sharpness).any()
+    x[4, 0, 0] = 3e38
+    x[4, 1, 0] = 3e38  # a middle that is no number
+
+    def small(y: Tensor) -> list[bool]:
+        return small_blocks(x, x.mean(dim=1, keepdim=True), y, sharpness).tolist()
+
+    assert small(x[:3]) == [True, True, False, False, False]
+    assert not any(small(x[:4]))
+    assert not any(small(torch.full((1, 2), math.nan)))

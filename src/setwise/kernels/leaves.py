@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.kernels.centred import DEEPEST, CentredTile, suit
+from setwise.kernels.centred import NEAR_BITS, CentredTile, small_blocks
 from setwise.kernels.tiles import Rooms, Tile
 
 # Points of a block, about: the fewest, until there are so many blocks; then more, up to the most.
@@ -110,7 +110,7 @@ class Pairs:
         points = torch.cat([y.points, y.points[:1]]).permute(2, 0, 1)
         self._points = points.masked_fill(self._bias == -math.inf, 0.0)
         self._rooms = Rooms(x.points)
-        self._small = suit(x.points, self._points.permute(1, 2, 0), sharpness)
+        self._middles = x.points.mean(dim=1, keepdim=True)
 
     def tile(self, visit: Visit) -> Tile:
         """Of the points x of a visit [G, _], and those beside them [G, K R].
@@ -121,16 +121,16 @@ class Pairs:
         x = self.x.points[visit.rows, visit.part]
         y = self._points.index_select(1, visit.columns.flatten()).view(x.shape[2], G, -1)
         bias = self._bias[visit.columns].view(G, -1)
-        kind = CentredTile if visit.by_products else Tile
-        return kind(x, y, bias, self.sharpness, self._rooms)
+        given = x, y, bias, self.sharpness, self._rooms
+        return CentredTile(*given, self._middles[visit.rows]) if visit.by_products else Tile(*given)
 
     def visits(
-        self, least: Tensor, slack: float, share: float, products: bool
+        self, least: Tensor, slack: float, share: float, near: Tensor | None = None
     ) -> Iterator[Visit] | None:
         """All that may have a score within ``slack`` of the ``least`` [X] of the largest of its x.
 
         None if these are more than that share of all pairs. To a block of no points none matter.
-        By ``products`` of matrices, where they are precise enough, or by differences alone.
+        Those of blocks that are ``near`` [X] are by products of matrices.
         """
         X, Y = len(self.x.points), len(self.y.points)
         enough, most, matter = [], share * X * Y, None
@@ -145,18 +145,25 @@ class Pairs:
             if most < 0:
                 return None
 
+        if near is None:
+            near = torch.zeros_like(least, dtype=torch.bool)
+
         def walk() -> Iterator[Visit]:
             """What matters to whom is found again, unless it is known of all: it takes memory."""
             for rows, bound in zip(parts, enough, strict=True):
                 known = matter if len(parts) == 1 else None
                 found = self._matter(rows, bound) if known is None else known
-                suits = self._small[rows] & (least[rows] >= -DEEPEST) & products
-                for by_products in (False, True):
-                    some = found.any(dim=1) & (suits == by_products)
+                seen = found.any(dim=1)
+                for by_products, some in ((False, seen & ~near[rows]), (True, seen & near[rows])):
                     if some.any():
                         yield from self._taken_together(rows[some], found[some], by_products)
 
         return walk()
+
+    def near(self, least: Tensor) -> Tensor:
+        """For which blocks [X] products are precise enough, by the ``least`` logsumexp of each."""
+        y, c = self._points.permute(1, 2, 0), least.new_tensor(self.sharpness)
+        return small_blocks(self.x.points, self._middles, y, c) & (least >= -NEAR_BITS)
 
     def reach(self) -> Tensor:
         """A score of each point x, so that the largest is no less, [X, S].

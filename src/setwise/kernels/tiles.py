@@ -4,7 +4,7 @@ Legend: G blocks, each of S points x of D features beside L points y.
 
 A score is ``bias_j - sum_f c_f (x_if - y_jf)^2``. Differences are taken feature by feature, so they
 are precise wherever the points are, and however near each other. See `centred` for products of
-coordinates: they take fewer passes over all pairs, but of points that nearly meet leave no digit.
+matrices, which take fewer passes over all pairs, but of points that nearly meet leave no digit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Rooms:
     """Memory for what there is of all pairs of a tile; the next one is in the same."""
 
     def __init__(self, like: Tensor) -> None:
-        self._scores = self._apart = self._factors = like.new_empty(0)
+        self._scores = self._apart = like.new_empty(0)
 
     def scores(self, shape: tuple[int, ...]) -> Tensor:
         self._scores = _at_least(self._scores, math.prod(shape))
@@ -28,10 +28,6 @@ class Rooms:
     def apart(self, shape: tuple[int, ...]) -> Tensor:
         self._apart = _at_least(self._apart, math.prod(shape))
         return self._apart[: math.prod(shape)].view(shape)
-
-    def factors(self, shape: tuple[int, ...]) -> Tensor:
-        self._factors = _at_least(self._factors, math.prod(shape))
-        return self._factors[: math.prod(shape)].view(shape)
 
 
 def _at_least(room: Tensor, size: int) -> Tensor:
@@ -63,7 +59,8 @@ class Tile:
     def relative(self, reach: Tensor) -> tuple[Tensor, Tensor]:
         """A level [G, S] that powers of two can be relative to, and scores less that.
 
-        It is the largest score of each x; ``reach`` is not above that.
+        No more is asked of it than not to be far from the largest of each x, here it is that; and
+        ``reach`` is not above.
         """
         scores = self.scores()
         top = scores.amax(dim=-1)
@@ -76,9 +73,11 @@ class Tile:
     ) -> tuple[Tensor | None, Tensor]:
         """What weighs on the points x [G, S, D], if needed, and on y [G, D + 1, L].
 
-        With ``w_ij = incoming_i p_ij``, which p is then, these are::
+        With ``w_ij = incoming_i p_ij`` these are::
 
             sum_j w_ij (y_j - x_i)        sum_i w_ij (x_i - y_j), sum_i w_ij
+
+        There may be w in place of p then.
         """
         w, of_x, of_y = p.mul_(incoming.unsqueeze(-1)), [], []
         for f in range(len(self._sharpness)):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import chunked, reference
+from setwise.kernels.centred import LITTLE, much_is_left
 from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, tree_order
 from setwise.kernels.powers import exp2_above_
 from setwise.kernels.tiles import Tile
@@ -114,20 +115,35 @@ def logsumexp(
         orders[b] = torch.cat([tree_order(side[b], units).flatten() for side in (queries, keys)])
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
         reach = pairs.reach()
-        visits = pairs.visits(reach.amin(dim=1), slack, LARGEST_SHARE, True)
-        if visits is None:
+        found = _logsumexps(pairs, reach, slack)
+        if found is None:
             alone = (t[b : b + 1] for t in (queries, keys, bias, sharpness))
             terms[b], orders[b] = torch.cat(chunked.logsumexp(*alone)), ALL_PAIRS
             lse[b] = terms[b, 0]
             continue
-        found = terms.new_full((*reach.shape, 2), math.nan)
-        for visit in visits:
-            place = visit.rows, visit.part
-            sums = _sums(pairs.tile(visit), _finite(reach[place]), slack)
-            found[place] = torch.stack(sums, dim=-1)
         pairs.x.fill(found, terms[b].mT)
         lse[b] = _highest(bias[b]) + BIT * terms[b, 0]
     return lse, terms, orders
+
+
+def _logsumexps(pairs: Pairs, reach: Tensor, slack: float) -> Tensor | None:
+    """Of the queries, and what was lost of each when it was rounded: [X, S, 2]; NaN of none.
+
+    None if too many pairs matter. If all are next to 0, none is from products.
+    """
+    least = reach.amin(dim=1)
+    near = pairs.near(least)
+    for by_products in (near, None) if near.any() else (None,):
+        visits = pairs.visits(least, slack, LARGEST_SHARE, by_products)
+        if visits is None:
+            return None
+        found = reach.new_full((*reach.shape, 2), math.nan)
+        for visit in visits:
+            place = visit.rows, visit.part
+            found[place] = torch.stack(_sums(pairs.tile(visit), reach[place], slack), dim=-1)
+        if found[..., 0].nan_to_num().abs().amax() >= LITTLE:
+            break
+    return found
 
 
 def _sums(tile: Tile, reach: Tensor, slack: float) -> tuple[Tensor, Tensor]:
@@ -153,8 +169,7 @@ def logsumexp_backward(
     lse, rest = terms.unbind(dim=1)
     d_queries = torch.zeros_like(queries if need_queries else queries[:, :0])
     d_keys, d_bias = torch.zeros_like(keys if need_keys else keys[:, :0]), torch.zeros_like(bias)
-    given = grad, queries, keys, bias, sharpness, terms, orders
-    for b, weights in enumerate(_weights(*given, products=not need_queries)):
+    for b, weights in enumerate(_weights(grad, queries, keys, bias, sharpness, terms, orders)):
         if weights is None:
             tensors = grad, queries, keys, bias, sharpness, lse, rest
             g, q, k, c, s, level, lost = (t[b : b + 1] for t in tensors)
@@ -184,7 +199,7 @@ def sharpness_gradient(
     """``-sum_ij g_i p_ij (queries_if - keys_jf)^2``, shape [B, D]."""
     operands = queries, keys, bias, sharpness
     total = torch.zeros_like(sharpness)
-    for b, weights in enumerate(_weights(grad, *operands, terms, orders, products=False)):
+    for b, weights in enumerate(_weights(grad, *operands, terms, orders)):
         if weights is None:
             alone = (t[b : b + 1] for t in (grad, *operands))
             total[b] = chunked.sharpness_gradient(*alone)[0]
@@ -199,16 +214,25 @@ class Weights:
     """Softmax weights ``p_ij = 2^(score_ij - level_i)`` of the pairs of one set that matter."""
 
     pairs: Pairs
-    visits: Iterator[Visit]
-    level: Tensor  # [X, S], the logsumexp of each query; 0 of none
+    level: Tensor  # [X, S], the logsumexp of each query
     incoming: Tensor  # [X, S], its gradient
     slack: float
 
-    def tiles(self) -> Iterator[tuple[Visit, Tile, Tensor]]:
-        """Of every visit, with its weights, in memory that is used again."""
-        for visit in self.visits:
+    def near(self) -> Tensor:
+        """The blocks of queries [X] whose tiles may be by products."""
+        return self.pairs.near(self.level.amin(dim=1))
+
+    def tiles(self, near: Tensor | None = None) -> Iterator[tuple[Visit, Tile, Tensor]]:
+        """Of every visit, with its weights, in memory that is used again.
+
+        By differences, but for blocks that are ``near``.
+        """
+        visits = self.pairs.visits(self.level.amin(dim=1), self.slack, 1.0, near)
+        assert visits is not None  # a share of 1 is never exceeded
+        level = _finite(self.level)
+        for visit in visits:
             tile = self.pairs.tile(visit)
-            below = tile.below(self.level[visit.rows, visit.part])
+            below = tile.below(level[visit.rows, visit.part])
             yield visit, tile, exp2_above_(below, -self.slack)
 
 
@@ -220,9 +244,8 @@ def _weights(
     sharpness: Tensor,
     terms: Tensor,
     orders: Tensor,
-    products: bool,
 ) -> Iterator[Weights | None]:
-    """Of each set; None where all pairs are to be computed. By ``products`` see `Pairs.visits`."""
+    """Of each set; None where all pairs are to be computed."""
     slack = _slack(keys.dtype, keys.shape[1])
     lse, rest = terms.unbind(dim=1)
     for b in range(len(queries)):
@@ -230,20 +253,31 @@ def _weights(
             yield None
             continue
         pairs = _pairs(queries[b], keys[b], bias[b], sharpness[b], orders[b])
-        level = lse[b, pairs.x.order]
-        visits = pairs.visits(level.amin(dim=1), slack, 1.0, products)
-        assert visits is not None  # a share of 1 is never exceeded
         incoming = (grad[b] * torch.exp2(-rest[b]))[pairs.x.order].masked_fill(~pairs.x.own, 0.0)
-        yield Weights(pairs, visits, _finite(level), incoming, slack)
+        yield Weights(pairs, lse[b, pairs.x.order], incoming, slack)
 
 
 def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
-    """What weighs on the queries [X, S, D], if needed, and on the keys [Y, R, D + 1]."""
+    """What weighs on the queries [X, S, D], if needed, and on the keys [Y, R, D + 1].
+
+    By products, if that is precise: of weights of one sign, and if no more than that is left.
+    """
+    incoming, near = weights.incoming, weights.near()
+    if not need_queries and near.any() and ((incoming >= 0).all() or (incoming <= 0).all()):
+        found = _sums_of_pulls(weights, need_queries, near)
+        if much_is_left(found[1], incoming.new_tensor(weights.pairs.sharpness)):
+            return found
+    return _sums_of_pulls(weights, need_queries)
+
+
+def _sums_of_pulls(
+    weights: Weights, need_queries: bool, near: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     x, y = weights.pairs.x, weights.pairs.y
     D, (Y, R) = x.points.shape[2], y.bias.shape
     of_queries = torch.zeros_like(x.points)
     of_keys = y.points.new_zeros(Y + 1, D + 1, R)  # the last is the block of none
-    for visit, tile, p in weights.tiles():
+    for visit, tile, p in weights.tiles(near):
         place = visit.rows, visit.part
         of_x, of_y = tile.pulls(p, weights.incoming[place], need_queries)
         if of_x is not None:
