@@ -130,7 +130,7 @@ class Pairs:
         """All that may have a score within ``slack`` of the ``least`` [X] of the largest of its x.
 
         None if these are more than that share of all pairs. To a block of no points none matter.
-        Those of blocks that are ``near`` [X] are by products of matrices.
+        Scores of blocks that are ``near`` [X] are from products of matrices.
         """
         X, Y = len(self.x.points), len(self.y.points)
         enough, most, matter = [], share * X * Y, None

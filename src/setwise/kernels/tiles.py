@@ -3,8 +3,8 @@
 Legend: G blocks, each of S points x of D features beside L points y.
 
 A score is ``bias_j - sum_f c_f (x_if - y_jf)^2``. Differences are taken feature by feature, so they
-are precise wherever the points are, and however near each other. See `centred` for products of
-matrices, which take fewer passes over all pairs, but of points that nearly meet leave no digit.
+are precise wherever the points are, and however near each other. See `centred` for scores from
+products of matrices, which take fewer passes over all pairs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Tile:
 
             sum_j w_ij (y_j - x_i)        sum_i w_ij (x_i - y_j), sum_i w_ij
 
-        There may be w in place of p then.
+        There is w in place of p then.
         """
         w, of_x, of_y = p.mul_(incoming.unsqueeze(-1)), [], []
         for f in range(len(self._sharpness)):

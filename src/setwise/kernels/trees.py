@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from setwise.kernels import chunked, reference
-from setwise.kernels.centred import LITTLE, much_is_left
+from setwise.kernels.centred import LITTLE
 from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, tree_order
 from setwise.kernels.powers import exp2_above_
 from setwise.kernels.tiles import Tile
@@ -141,7 +141,7 @@ def _logsumexps(pairs: Pairs, reach: Tensor, slack: float) -> Tensor | None:
         for visit in visits:
             place = visit.rows, visit.part
             found[place] = torch.stack(_sums(pairs.tile(visit), reach[place], slack), dim=-1)
-        if found[..., 0].nan_to_num().abs().amax() >= LITTLE:
+        if found[..., 0].nan_to_num(posinf=0.0, neginf=0.0).abs().amax() >= LITTLE:
             break
     return found
 
@@ -204,7 +204,7 @@ def sharpness_gradient(
             alone = (t[b : b + 1] for t in (grad, *operands))
             total[b] = chunked.sharpness_gradient(*alone)[0]
             continue
-        for visit, tile, p in weights.tiles():
+        for visit, tile, p in weights.tiles(products=False):
             total[b] -= tile.squares(p, weights.incoming[visit.rows, visit.part])
     return total
 
@@ -218,16 +218,14 @@ class Weights:
     incoming: Tensor  # [X, S], its gradient
     slack: float
 
-    def near(self) -> Tensor:
-        """The blocks of queries [X] whose tiles may be by products."""
-        return self.pairs.near(self.level.amin(dim=1))
-
-    def tiles(self, near: Tensor | None = None) -> Iterator[tuple[Visit, Tile, Tensor]]:
+    def tiles(self, *, products: bool) -> Iterator[tuple[Visit, Tile, Tensor]]:
         """Of every visit, with its weights, in memory that is used again.
 
-        By differences, but for blocks that are ``near``.
+        Scores are from ``products`` where these are precise enough, or all from differences.
         """
-        visits = self.pairs.visits(self.level.amin(dim=1), self.slack, 1.0, near)
+        least = self.level.amin(dim=1)
+        near = self.pairs.near(least) if products else None
+        visits = self.pairs.visits(least, self.slack, 1.0, near)
         assert visits is not None  # a share of 1 is never exceeded
         level = _finite(self.level)
         for visit in visits:
@@ -258,26 +256,12 @@ def _weights(
 
 
 def _pulls(weights: Weights, need_queries: bool) -> tuple[Tensor, Tensor]:
-    """What weighs on the queries [X, S, D], if needed, and on the keys [Y, R, D + 1].
-
-    By products, if that is precise: of weights of one sign, and if no more than that is left.
-    """
-    incoming, near = weights.incoming, weights.near()
-    if not need_queries and near.any() and ((incoming >= 0).all() or (incoming <= 0).all()):
-        found = _sums_of_pulls(weights, need_queries, near)
-        if much_is_left(found[1], incoming.new_tensor(weights.pairs.sharpness)):
-            return found
-    return _sums_of_pulls(weights, need_queries)
-
-
-def _sums_of_pulls(
-    weights: Weights, need_queries: bool, near: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+    """What weighs on the queries [X, S, D], if needed, and on the keys [Y, R, D + 1]."""
     x, y = weights.pairs.x, weights.pairs.y
     D, (Y, R) = x.points.shape[2], y.bias.shape
     of_queries = torch.zeros_like(x.points)
     of_keys = y.points.new_zeros(Y + 1, D + 1, R)  # the last is the block of none
-    for visit, tile, p in weights.tiles(near):
+    for visit, tile, p in weights.tiles(products=not need_queries):
         place = visit.rows, visit.part
         of_x, of_y = tile.pulls(p, weights.incoming[place], need_queries)
         if of_x is not None:
