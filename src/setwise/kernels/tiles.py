@@ -30,6 +30,11 @@ class Rooms:
         return self._apart[: math.prod(shape)].view(shape)
 
 
+def finite(level: Tensor) -> Tensor:
+    """Where all scores of an x are too small for their type, nothing is relative to them."""
+    return level.masked_fill(level == -math.inf, 0.0)
+
+
 def _at_least(room: Tensor, size: int) -> Tensor:
     return room if room.numel() >= size else room.new_empty(size)
 
@@ -63,9 +68,7 @@ class Tile:
         ``reach`` is not above.
         """
         scores = self.scores()
-        top = scores.amax(dim=-1)
-        # Where all scores are too small for their type, nothing is relative to them.
-        level = top.masked_fill(top == -math.inf, 0.0)
+        level = finite(scores.amax(dim=-1))
         return level, scores.sub_(level.unsqueeze(-1))
 
     def pulls(
@@ -73,11 +76,9 @@ class Tile:
     ) -> tuple[Tensor | None, Tensor]:
         """What weighs on the points x [G, S, D], if needed, and on y [G, D + 1, L].
 
-        With ``w_ij = incoming_i p_ij`` these are::
+        With ``w_ij = incoming_i p_ij``, which p is then, these are::
 
             sum_j w_ij (y_j - x_i)        sum_i w_ij (x_i - y_j), sum_i w_ij
-
-        There is w in place of p then.
         """
         w, of_x, of_y = p.mul_(incoming.unsqueeze(-1)), [], []
         for f in range(len(self._sharpness)):

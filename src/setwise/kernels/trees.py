@@ -21,7 +21,7 @@ from setwise.kernels import chunked, reference
 from setwise.kernels.centred import LITTLE
 from setwise.kernels.leaves import Leaves, Pairs, Visit, blocks_shape, tree_order
 from setwise.kernels.powers import exp2_above_
-from setwise.kernels.tiles import Tile
+from setwise.kernels.tiles import Tile, finite
 
 # Beyond these a tree looks at most of its points all the same, or takes longer than it saves.
 MOST_FEATURES = 8
@@ -227,7 +227,7 @@ class Weights:
         near = self.pairs.near(least) if products else None
         visits = self.pairs.visits(least, self.slack, 1.0, near)
         assert visits is not None  # a share of 1 is never exceeded
-        level = _finite(self.level)
+        level = finite(self.level)
         for visit in visits:
             tile = self.pairs.tile(visit)
             below = tile.below(level[visit.rows, visit.part])
@@ -285,17 +285,12 @@ def _pairs(queries: Tensor, keys: Tensor, bias: Tensor, sharpness: Tensor, order
 
 def _highest(bias: Tensor) -> Tensor:
     """Of the admissible ones, if there are any."""
-    return _finite(bias.amax(dim=-1))
+    return finite(bias.amax(dim=-1))
 
 
 def _are_points(queries: Tensor, keys: Tensor, bias: Tensor) -> bool:
     """Whether coordinates are finite, and so is the bias, but for keys that are not admissible."""
     return bool(queries.isfinite().all() & keys.isfinite().all() & (bias < math.inf).all())
-
-
-def _finite(level: Tensor) -> Tensor:
-    """Where all scores of a query are too small for their type, nothing is relative to them."""
-    return level.masked_fill(level == -math.inf, 0.0)
 
 
 def _slack(dtype: torch.dtype, N: int) -> float:
